@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_lines import Say, json_run
+from tests.support.command_lines import Capfd, Say, json_run
 from tests.support.trees import copy_tree
 
 
 @pytest.fixture
-def say(capfd: pytest.CaptureFixture[str]) -> Say:
+def say(capfd: Capfd) -> Say:
     """`say(command, …)`: run a command; returns its exit status and its rows."""
     return partial(json_run, capfd=capfd)
 

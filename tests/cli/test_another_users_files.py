@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from kseg.cli.main import run
+from tests.support.command_lines import Capfd
 from tests.support.doctor_helpers import NOW
 from tests.support.other_users import import_everything, run_as_nobody
 
@@ -48,9 +49,7 @@ def data(capture_small: Path) -> Iterator[Path]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("file", FILES)
-def test_files_readable_only_by_the_brokers_user_are_not_damage(
-    file: str, data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_files_readable_only_by_the_brokers_user_are_not_damage(file: str, data: Path, capfd: Capfd) -> None:
     (data / file).chmod(0o700 if (data / file).is_dir() else 0o400)
     for command in ("verify", "doctor"):
         capfd.readouterr()
@@ -71,7 +70,7 @@ def test_files_readable_only_by_the_brokers_user_are_not_damage(
 @pytest.mark.slow
 @pytest.mark.parametrize("file", FILES)
 def test_recover_treats_an_unreadable_file_as_neither_damaged_nor_missing(
-    file: str, data: Path, capfd: pytest.CaptureFixture[str]
+    file: str, data: Path, capfd: Capfd
 ) -> None:
     (data / file).chmod(0o700 if (data / file).is_dir() else 0o400)
     assert run_as_nobody(["recover", "--json", str(data)]) in (0, 5)
@@ -79,9 +78,7 @@ def test_recover_treats_an_unreadable_file_as_neither_damaged_nor_missing(
     assert [row for row in rows if row["type"] in ("finding", "step") and row.get("severity") != "info"] == []
 
 
-def test_path_in_an_inaccessible_directory_is_not_called_missing(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_path_in_an_inaccessible_directory_is_not_called_missing(data: Path, capfd: Capfd) -> None:
     data.chmod(0o700)
     assert run_as_nobody(["verify", str(data / "metro-none-0")]) == 3
     err = capfd.readouterr().err
@@ -89,9 +86,7 @@ def test_path_in_an_inaccessible_directory_is_not_called_missing(
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o744])
-def test_partition_that_may_not_be_entered_is_not_examined(
-    mode: int, data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_partition_that_may_not_be_entered_is_not_examined(mode: int, data: Path, capfd: Capfd) -> None:
     """Whether or not its files may be listed, the first line says that it is unknown what a broker makes of it."""
     (data / "metro-none-0").chmod(mode)
     for command in ("verify", "doctor"):

@@ -18,6 +18,7 @@ import pytest
 from fixtures import healthy
 from kseg.cli.main import run
 from tests.support import trees
+from tests.support.command_lines import Capfd
 
 
 def test_append_from_a_dump_pipe_makes_an_equal_partition(capture_small: Path, tmp_path: Path) -> None:
@@ -44,7 +45,7 @@ def test_append_from_a_dump_pipe_makes_an_equal_partition(capture_small: Path, t
     assert verified.returncode == 0, verified.stdout
 
 
-def test_append_text_of_plan_and_result(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_append_text_of_plan_and_result(tmp_path: Path, capfd: Capfd) -> None:
     lines, target = tmp_path / "lines.jsonl", tmp_path / "own-0"
     lines.write_text('{"value":"a"}\n{"type":"finding"}\n{"value":"b"}\n')
     words = ["--from", str(lines), "--codec", "gzip", "--now", "1700000000000", str(target)]
@@ -77,9 +78,7 @@ def test_append_text_of_plan_and_result(tmp_path: Path, capfd: pytest.CaptureFix
         assert capfd.readouterr().out == "own-0: nothing to append; the log ends at 4\n"
 
 
-def test_append_of_a_bad_line_exits_with_2_and_writes_nothing(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_append_of_a_bad_line_exits_with_2_and_writes_nothing(tmp_path: Path, capfd: Capfd) -> None:
     lines = tmp_path / "lines.jsonl"
     lines.write_text('{"value":"a"}\nnonsense\n')
     for words in ([], ["--apply"]):
@@ -91,7 +90,7 @@ def test_append_of_a_bad_line_exits_with_2_and_writes_nothing(
         assert not (tmp_path / "own-0").exists()
 
 
-def test_append_refuses_the_largest_offset(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_append_refuses_the_largest_offset(tmp_path: Path, capfd: Capfd) -> None:
     lines = tmp_path / "lines.jsonl"
     for offset, status in ((2**63 - 1, 2), (2**63 - 2, 1)):
         lines.write_text(json.dumps({"value": "a", "offset": offset}) + "\n")
@@ -100,7 +99,7 @@ def test_append_refuses_the_largest_offset(tmp_path: Path, capfd: pytest.Capture
     assert err.startswith(f"kseg: {lines}, line 1: offset {2**63 - 1} leaves no number for the log end\n")
 
 
-def test_append_refuses_damage_and_missing_input(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_append_refuses_damage_and_missing_input(tmp_path: Path, capfd: Capfd) -> None:
     damaged = healthy.partition(tmp_path / "damaged-0")
     log = max(damaged.glob("*.log"))
     log.write_bytes(log.read_bytes()[:-1])
@@ -127,9 +126,7 @@ def test_append_refuses_damage_and_missing_input(tmp_path: Path, capfd: pytest.C
         (["--from", "x", "--start-offset", "-1", "a-0"], "--start-offset takes"),
     ],
 )
-def test_append_rejects_wrong_usage(
-    words: list[str], sentence: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_append_rejects_wrong_usage(words: list[str], sentence: str, capfd: Capfd) -> None:
     assert run(["append", *words]) == 2
     assert sentence in capfd.readouterr().err
 
@@ -234,7 +231,7 @@ def test_append_does_not_hold_a_pipe_in_memory(tmp_path: Path) -> None:
 
 
 def test_append_reads_stdin_by_its_descriptor(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capfd: Capfd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("not this"))
     reader, writer = os.pipe()
@@ -279,9 +276,7 @@ def test_append_interrupted_by_ctrl_c_changes_nothing(tmp_path: Path, moment: st
     assert {path: path.read_bytes() for path in log_dir.rglob("*") if path.is_file()} == before
 
 
-def test_append_warns_that_a_partition_without_topic_id_becomes_stray(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_append_warns_that_a_partition_without_topic_id_becomes_stray(tmp_path: Path, capfd: Capfd) -> None:
     log_dir = healthy.log_dir(tmp_path / "data")
     lines = tmp_path / "lines.jsonl"
     lines.write_text('{"value":"a"}\n')
@@ -292,9 +287,7 @@ def test_append_warns_that_a_partition_without_topic_id_becomes_stray(
     assert "--topic-id a broker" not in capfd.readouterr().out
 
 
-def test_append_to_a_damaged_segment_advises_recovering_the_partition(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_append_to_a_damaged_segment_advises_recovering_the_partition(tmp_path: Path, capfd: Capfd) -> None:
     damaged = healthy.partition(tmp_path / "damaged-0")
     index = max(damaged.glob("*.index"))
     index.write_bytes(index.read_bytes() + b"\1")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kseg.cli.main import run
+from tests.support.command_lines import Capfd
 from tests.support.failing_disks import rounds
 from tests.support.killed_runs import killed_at, state, undo_all
 
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("finishes", [True, False])
 def test_next_append_works_after_a_killed_one(
-    finishes: bool, capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    finishes: bool, capture_small: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     lines = tmp_path / "lines"
     lines.write_text("".join(json.dumps({"value": f"value {number}"}) + "\n" for number in range(4)))

@@ -12,6 +12,7 @@ import pytest
 
 from kseg.cli.main import run
 from tests.support.archives import nothing_attached, tar_of
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import rows_of
 
 Unchanged = Callable[..., AbstractContextManager[None]]
@@ -67,11 +68,7 @@ def _to_whole_seconds(path: Path) -> None:
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )
 def test_reading_commands_give_the_same_output_for_an_archive(
-    backups: dict[str, Path],
-    name: str,
-    command: list[str],
-    unchanged: Unchanged,
-    capfd: pytest.CaptureFixture[str],
+    backups: dict[str, Path], name: str, command: list[str], unchanged: Unchanged, capfd: Capfd
 ) -> None:
     status = run([*command, str(backups["data"])])
     expected = capfd.readouterr()
@@ -89,9 +86,7 @@ def _without_next_command(text: str) -> list[str]:
     return [line for line in text.splitlines() if not line.startswith("next: ")]
 
 
-def test_parts_of_an_archive_can_be_given_as_paths(
-    backups: dict[str, Path], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_parts_of_an_archive_can_be_given_as_paths(backups: dict[str, Path], capfd: Capfd) -> None:
     for path in ("b.tar", "b.tar/data/", "b.tar/data/fares-0", "b.tar/data/fares-0/00000000000000000000.log"):
         assert run(["dump", str(backups["b.tar"].parent / path)]) in (0, 1), path
     capfd.readouterr()
@@ -99,9 +94,7 @@ def test_parts_of_an_archive_can_be_given_as_paths(
     assert "b.tar/nothing: No such file or directory" in capfd.readouterr().err
 
 
-def test_diff_and_what_if_give_the_same_output_for_an_archive(
-    backups: dict[str, Path], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_diff_and_what_if_give_the_same_output_for_an_archive(backups: dict[str, Path], capfd: Capfd) -> None:
     backup = f"{backups['b.tar']}/data"
     rows = rows_of(capfd, "diff", backups["data"], backup, status=1)
     verdicts = [row["verdict"] for row in rows if row["type"] == "comparison"]
@@ -116,9 +109,7 @@ def test_diff_and_what_if_give_the_same_output_for_an_archive(
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_export_reads_an_archive(
-    backups: dict[str, Path], jobs: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_export_reads_an_archive(backups: dict[str, Path], jobs: str, tmp_path: Path, capfd: Capfd) -> None:
     pytest.importorskip("pyarrow")
     for name, path in (("from-disk", backups["data"]), ("from-tar", f"{backups['b.tar.zst']}/data")):
         command = [
@@ -157,7 +148,7 @@ def _csv_by_topic(output: Path) -> dict[str, list[bytes]]:
     ids=" ".join,
 )
 def test_commands_that_change_directories_refuse_archives(
-    backups: dict[str, Path], command: list[str], unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
+    backups: dict[str, Path], command: list[str], unchanged: Unchanged, capfd: Capfd
 ) -> None:
     path = f"{backups['b.tar']}/data/fares-0"
     with unchanged(*backups.values()):
@@ -173,11 +164,7 @@ def test_commands_that_change_directories_refuse_archives(
     "words", [["export", "--to", "json", "--output"], ["recover", "--output"], ["retain", "--journal"]]
 )
 def test_output_to_a_url_is_refused(
-    words: list[str],
-    capture_small: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    words: list[str], capture_small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Capfd
 ) -> None:
     monkeypatch.chdir(tmp_path)
     before = sorted(os.listdir())
@@ -187,7 +174,7 @@ def test_output_to_a_url_is_refused(
 
 
 def test_truncated_archive_is_reported_as_damaged(
-    backups: dict[str, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    backups: dict[str, Path], tmp_path: Path, capfd: Capfd
 ) -> None:
     archive = tmp_path / "half.tar"
     archive.write_bytes(backups["b.tar"].read_bytes()[: backups["b.tar"].stat().st_size // 2])
@@ -198,7 +185,7 @@ def test_truncated_archive_is_reported_as_damaged(
         assert finding["message"].startswith("the archive ends too early (")
 
 
-def test_archive_is_recognized_by_its_content(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_archive_is_recognized_by_its_content(tmp_path: Path, capfd: Capfd) -> None:
     (tmp_path / "x.tar").write_bytes(b"no archive" * 100)
     assert run(["list", str(tmp_path / "x.tar")]) == 3
     assert f"cannot read {tmp_path / 'x.tar'}: not a tar archive" in capfd.readouterr().err
@@ -209,7 +196,7 @@ def test_archive_is_recognized_by_its_content(tmp_path: Path, capfd: pytest.Capt
 
 
 def test_spawned_worker_opens_the_archive_itself(
-    backups: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    backups: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capfd: Capfd
 ) -> None:
     # with two threads, workers are spawned rather than forked
     monkeypatch.setattr("threading.active_count", lambda: 2)

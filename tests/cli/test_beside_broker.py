@@ -11,7 +11,7 @@ import pytest
 
 from kseg.cli.main import run
 from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint
-from tests.support.command_lines import Rows, Say
+from tests.support.command_lines import Capfd, Rows, Say
 from tests.support.lock_holders import Child, child, running_broker
 from tests.support.trees import unchanged
 
@@ -125,9 +125,7 @@ APPLYING = [
 ]
 
 
-def test_append_through_a_link_beside_a_broker_is_refused(
-    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_append_through_a_link_beside_a_broker_is_refused(data: Path, tmp_path: Path, capfd: Capfd) -> None:
     """The partition is given as a link in a directory that has no `.lock`."""
     (link := tmp_path / PARTITION).symlink_to(data / PARTITION)
     (records := tmp_path / "records.json").write_text('{"value": "x"}\n')
@@ -140,9 +138,7 @@ def test_append_through_a_link_beside_a_broker_is_refused(
 
 
 @pytest.mark.parametrize("is_linked", [False, True])
-def test_undo_beside_a_broker_is_refused(
-    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], is_linked: bool
-) -> None:
+def test_undo_beside_a_broker_is_refused(data: Path, tmp_path: Path, capfd: Capfd, is_linked: bool) -> None:
     min((data / PARTITION).glob("*.index")).unlink()
     assert run(["recover", "--apply", str(data / PARTITION)]) == 0
     (link := tmp_path / PARTITION).symlink_to(data / PARTITION)
@@ -219,11 +215,7 @@ def with_dots(data: Path) -> list[Path]:
 @pytest.mark.parametrize("follows", [False, True])
 @pytest.mark.parametrize("words", APPLYING, ids=" ".join)
 def test_change_beside_a_broker_is_refused_however_the_path_is_given(
-    data: Path,
-    named: Callable[[Path], list[Path]],
-    follows: bool,
-    words: list[str],
-    capfd: pytest.CaptureFixture[str],
+    data: Path, named: Callable[[Path], list[Path]], follows: bool, words: list[str], capfd: Capfd
 ) -> None:
     paths = [str(path) for path in named(data)]
     options = ["--follow-links"] if follows else []

@@ -30,6 +30,7 @@ from tests.internal_topics.metadata_logs import (
     write_log,
 )
 from tests.kafka.start_cases import CASES
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import rows_of
 from tests.support.doctor_helpers import NOW
 from tests.support.metadata_rows import BROKER
@@ -51,13 +52,13 @@ def made(capture_small: Path, tmp_path: Path) -> Make:
     return make
 
 
-def starts(capfd: pytest.CaptureFixture[str], *arguments: object) -> list[dict[str, Any]]:
+def starts(capfd: Capfd, *arguments: object) -> list[dict[str, Any]]:
     rows = rows_of(capfd, "verify", *arguments)
     assert rows[-1]["type"] == "summary"
     return [row for row in rows if row["type"] == "broker-start"]
 
 
-def forecast_lines(capfd: pytest.CaptureFixture[str], *arguments: object) -> list[str]:
+def forecast_lines(capfd: Capfd, *arguments: object) -> list[str]:
     capfd.readouterr()
     run(["verify", *map(str, arguments)])
     lines = capfd.readouterr().out.splitlines()
@@ -65,7 +66,7 @@ def forecast_lines(capfd: pytest.CaptureFixture[str], *arguments: object) -> lis
     return [lines[first], *[line for line in lines[first + 1 :] if line.startswith("  ")]]
 
 
-def test_forecast_load_uses_the_settings_of_the_topic(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+def test_forecast_load_uses_the_settings_of_the_topic(made: Make, capfd: Capfd) -> None:
     """Observed with 4.3.1 (tests/kafka/test_broker_start.py)."""
     (data,) = made("offset_lowered_unclean")
     (row,) = starts(capfd, data)
@@ -73,7 +74,7 @@ def test_forecast_load_uses_the_settings_of_the_topic(made: Make, capfd: pytest.
     assert (cut["partition"], cut["log_end_offset"]) == ("metro-none-0", 0)
 
 
-def test_forecast_loads_a_log_behind_a_link(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+def test_forecast_loads_a_log_behind_a_link(made: Make, capfd: Capfd) -> None:
     """Observed with 4.3.1 (tests/kafka/test_broker_start.py)."""
     (data,) = made("logs_behind_links_unclean")
     (row,) = starts(capfd, data)
@@ -85,7 +86,7 @@ def test_forecast_loads_a_log_behind_a_link(made: Make, capfd: pytest.CaptureFix
     assert (row["bytes_to_scan"], row["logs_to_scan"]) == (whole["bytes_to_scan"], whole["logs_to_scan"])
 
 
-def test_forecast_names_the_first_of_two_faults(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+def test_forecast_names_the_first_of_two_faults(made: Make, capfd: Capfd) -> None:
     """Observed with 4.3.1 (tests/kafka/test_broker_start.py)."""
     (data,) = made("epochs_and_high_watermarks_of_zeros")
     (row,) = starts(capfd, data)
@@ -93,9 +94,7 @@ def test_forecast_names_the_first_of_two_faults(made: Make, capfd: pytest.Captur
     assert "leader-epoch-checkpoint" in row["message"]
 
 
-def test_forecast_uses_server_properties(
-    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_forecast_uses_server_properties(capture_small: Path, tmp_path: Path, capfd: Capfd) -> None:
     """Observed with 4.3.1 (tests/kafka/test_server_properties.py)."""
     data = copy_tree(capture_small / "data", tmp_path / "node" / "data")
     file = tmp_path / "server.properties"
@@ -119,9 +118,7 @@ def test_forecast_uses_server_properties(
     assert run(["verify", "--server-properties", str(tmp_path / "none"), str(data)]) == 3
 
 
-def test_topic_configuration_of_an_older_version_prevents_the_start(
-    made: Make, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_topic_configuration_of_an_older_version_prevents_the_start(made: Make, capfd: Capfd) -> None:
     """Observed with 4.3.1 (tests/kafka/test_broker_start.py)."""
     (data,) = made("topic_config_of_old")
     (row,) = starts(capfd, data)
@@ -137,9 +134,7 @@ def test_topic_configuration_of_an_older_version_prevents_the_start(
     )
 
 
-def test_controller_starts_with_topic_configurations_of_older_versions(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_controller_starts_with_topic_configurations_of_older_versions(tmp_path: Path, capfd: Capfd) -> None:
     """A controller has no logs to configure. Observed with a controller of 3.9.1 that is followed by a 4.3.1 one, whose brokers do not
     start."""
     controller, broker, log = 3000, tmp_path / "broker", tmp_path / "data" / METADATA_DIRECTORY
@@ -175,7 +170,7 @@ def test_controller_starts_with_topic_configurations_of_older_versions(
     ],
 )
 def test_features_of_another_version_prevent_the_start(
-    case: str, exception: str, step: str, made: Make, capfd: pytest.CaptureFixture[str]
+    case: str, exception: str, step: str, made: Make, capfd: Capfd
 ) -> None:
     """Observed with 4.3.1 (tests/kafka/test_broker_start.py)."""
     (data,) = made(case)
@@ -188,7 +183,7 @@ def test_features_of_another_version_prevent_the_start(
     assert (node["metadata_version"] == "UNKNOWN(99)") == (case == "metadata_version_of_tomorrow")
 
 
-def test_undamaged_directory_starts_and_keeps_all_logs(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+def test_undamaged_directory_starts_and_keeps_all_logs(made: Make, capfd: Capfd) -> None:
     (data,) = made("clean")
     (row,) = starts(capfd, data)
     assert row["outcome"] == "starts" and row["metadata"] == "whole"
@@ -198,7 +193,7 @@ def test_undamaged_directory_starts_and_keeps_all_logs(made: Make, capfd: pytest
     assert forecast_lines(capfd, data) == ["a 4.3.1 broker on node 1 starts, and keeps all of 12 logs"]
 
 
-def test_directory_with_only_the_metadata_log_starts(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+def test_directory_with_only_the_metadata_log_starts(made: Make, capfd: Capfd) -> None:
     """As on a controller, or in metadata.log.dir. verify used to say that such a directory has no metadata log."""
     (data,) = made("clean")
     (data / "meta.properties").write_text("version=1\nnode.id=3000\ncluster.id=Mz9XvQe1R0mU7bTq2LkP5w\n")
@@ -213,18 +208,14 @@ def test_directory_with_only_the_metadata_log_starts(made: Make, capfd: pytest.C
     ]
 
 
-def test_forecast_without_a_metadata_log_does_not_promise_to_keep_all_logs(
-    made: Make, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_forecast_without_a_metadata_log_does_not_promise_to_keep_all_logs(made: Make, capfd: Capfd) -> None:
     """A broker whose own metadata log is gone knows no topics and renames all logs as stray."""
     first, second = forecast_lines(capfd, *made("metadata_log_gone"))
     assert first == "a 4.3.1 broker on node 1 starts, and loads all of 11 logs"
     assert second == "  without a metadata log it is unknown which of them it sets aside as stray"
 
 
-def test_forecast_with_known_strays_says_that_others_are_unknown(
-    made: Make, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_forecast_with_known_strays_says_that_others_are_unknown(made: Make, capfd: Capfd) -> None:
     (data,) = made("metadata_log_gone")
     (data / "metro-gzip-0").rename(data / f"metro-gzip-0.{'a' * 32}-delete")
     lines = forecast_lines(capfd, data)
@@ -232,9 +223,7 @@ def test_forecast_with_known_strays_says_that_others_are_unknown(
     assert "  without a metadata log it is unknown which of them it sets aside as stray" in lines
 
 
-def test_forecast_for_a_directory_of_a_zookeeper_broker(
-    made: Make, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_forecast_for_a_directory_of_a_zookeeper_broker(made: Make, capfd: Capfd) -> None:
     """Observed: a 4.3.1 node of a new cluster, started on a data directory of Kafka 2.8.2, renamed all of its logs as stray."""
     (data,) = made("metadata_log_gone")
     (data / "meta.properties").write_text("broker.id=1\nversion=0\ncluster.id=xPh7qyG_RuGAPmZ3MMnC2g\n")
@@ -249,9 +238,7 @@ def test_forecast_for_a_directory_of_a_zookeeper_broker(
     )
 
 
-def test_broker_migrated_to_kraft_is_not_taken_for_zookeeper(
-    made: Make, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_broker_migrated_to_kraft_is_not_taken_for_zookeeper(made: Make, capfd: Capfd) -> None:
     (data,) = made("migrated_from_zookeeper")
     (data / "__cluster_metadata-0" / "quorum-state").write_text("garbage")
     (row,) = starts(capfd, data)
@@ -260,9 +247,7 @@ def test_broker_migrated_to_kraft_is_not_taken_for_zookeeper(
     assert verdict.startswith("a 4.3.1 broker on node 1 does not start: UncheckedIOException: ")
 
 
-def test_directory_of_2_1_without_cluster_id_does_not_start_4_3(
-    made: Make, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_directory_of_2_1_without_cluster_id_does_not_start_4_3(made: Make, capfd: Capfd) -> None:
     """A 4.3.1 broker does not start with it; one of 2.1 does."""
     (data,) = made("metadata_log_gone")
     (data / "meta.properties").write_text("broker.id=1\nversion=0\n")
@@ -275,7 +260,7 @@ def test_directory_of_2_1_without_cluster_id_does_not_start_4_3(
 
 @pytest.mark.parametrize("options", [[], ["--quick"], ["--deep"], ["--jobs", "2"]])
 def test_forecast_truncation_is_reported_with_the_lost_records(
-    made: Make, capfd: pytest.CaptureFixture[str], options: list[str]
+    made: Make, capfd: Capfd, options: list[str]
 ) -> None:
     (data,) = made("unclean_from_the_start")
     log = data / "metro-none-0" / f"{72:020d}.log"
@@ -297,7 +282,7 @@ def test_forecast_truncation_is_reported_with_the_lost_records(
     )
 
 
-def test_log_that_ends_early_is_not_reported_as_kept(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+def test_log_that_ends_early_is_not_reported_as_kept(made: Make, capfd: Capfd) -> None:
     """No byte of it is removed, but verify used to predict that the broker keeps all logs."""
     (data,) = made("last_index_of_another_log")
     (row,) = starts(capfd, data)
@@ -317,9 +302,7 @@ def test_log_that_ends_early_is_not_reported_as_kept(made: Make, capfd: pytest.C
     )
 
 
-def test_directory_named_like_a_metadata_segment_is_ignored(
-    made: Make, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_directory_named_like_a_metadata_segment_is_ignored(made: Make, capfd: Capfd) -> None:
     """A broker ignores such a directory, and so does the search for the latest epoch of the log."""
     (data,) = made("clean")
     (data / "__cluster_metadata-0" / f"{900:020d}.log").mkdir()
@@ -328,7 +311,7 @@ def test_directory_named_like_a_metadata_segment_is_ignored(
 
 
 @pytest.mark.parametrize("stop", ["clean", "unclean_from_the_start"])
-def test_swapped_in_segment_is_not_a_loss(made: Make, capfd: pytest.CaptureFixture[str], stop: str) -> None:
+def test_swapped_in_segment_is_not_a_loss(made: Make, capfd: Capfd, stop: str) -> None:
     """The replaced segment used to be counted as lost. The real log keeps the replacement (test_recover_differential.py)."""
     (data,) = made(stop)
     leftover_swap(data / "metro-none-0" / f"{72:020d}.log")
@@ -336,18 +319,14 @@ def test_swapped_in_segment_is_not_a_loss(made: Make, capfd: pytest.CaptureFixtu
     assert row["outcome"] == "starts" and not row["partitions_truncated"]
 
 
-def test_damage_below_the_recovery_point_is_not_met_after_a_clean_stop(
-    made: Make, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_damage_below_the_recovery_point_is_not_met_after_a_clean_stop(made: Make, capfd: Capfd) -> None:
     (data,) = made("clean")
     bad_crc(data / "metro-none-0" / f"{72:020d}.log", 0)
     (row,) = starts(capfd, data)
     assert row["outcome"] == "starts" and not row["partitions_truncated"]
 
 
-def test_failed_start_is_forecast_with_the_brokers_exception_message(
-    made: Make, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_failed_start_is_forecast_with_the_brokers_exception_message(made: Make, capfd: Capfd) -> None:
     dirs = made("partition_twice")
     (row,) = starts(capfd, *dirs)
     assert (row["outcome"], row["exception"]) == ("does-not-start", "IllegalStateException")
@@ -357,9 +336,7 @@ def test_failed_start_is_forecast_with_the_brokers_exception_message(
     )
 
 
-def test_offline_data_directory_takes_its_partitions_offline(
-    made: Make, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_offline_data_directory_takes_its_partitions_offline(made: Make, capfd: Capfd) -> None:
     first, second = made("second_with_foreign_recovery_points")
     shutil.move(first / "fares-0", second / "fares-0")
     (row,) = starts(capfd, first, second)
@@ -376,9 +353,7 @@ def test_missing_replica_of_an_offline_directory_is_not_created() -> None:
     assert (row["partitions_missing"], row["partitions_offline"]) == (["fares-1"], ["fares-0"])
 
 
-def test_forecast_for_a_single_partition_covers_only_that_partition(
-    made: Make, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_forecast_for_a_single_partition_covers_only_that_partition(made: Make, capfd: Capfd) -> None:
     (data,) = made("unclean_from_the_start")
     assert starts(capfd, data / "fares-0" / f"{0:020d}.log") == []
     (row,) = starts(capfd, "--topic", "fares", data)
@@ -392,7 +367,7 @@ def test_forecast_for_a_single_partition_covers_only_that_partition(
     assert (row["outcome"], row["exception"]) == ("does-not-start", "NullPointerException")
 
 
-def test_forecast_gives_each_node_its_own_verdict(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+def test_forecast_gives_each_node_its_own_verdict(made: Make, capfd: Capfd) -> None:
     (first,) = made("clean")
     other = shutil.copytree(first, first.parent / "other")
     meta = (other / "meta.properties").read_text()
@@ -401,9 +376,7 @@ def test_forecast_gives_each_node_its_own_verdict(made: Make, capfd: pytest.Capt
     assert [(row["node_id"], row["log_dirs"]) for row in found] == [(1, [str(first)]), (2, [str(other)])]
 
 
-def test_forecast_lists_are_short_and_quiet_prints_none(
-    made: Make, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_forecast_lists_are_short_and_quiet_prints_none(made: Make, capfd: Capfd) -> None:
     (data,) = made("metadata_cut_without_snapshot")
     lines = forecast_lines(capfd, data)
     assert (
@@ -431,7 +404,7 @@ def test_forecast_does_not_examine_files_again(made: Make, monkeypatch: pytest.M
     ]
 
 
-def test_start_time_estimate_is_a_range_with_its_basis(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+def test_start_time_estimate_is_a_range_with_its_basis(made: Make, capfd: Capfd) -> None:
     (row,) = starts(capfd, *made("unclean"))
     assert row["batches_to_scan"] >= row["logs_to_scan"] > 1
     assert 0 < row["estimated_s"] < row["estimated_s_slow"]
@@ -477,9 +450,7 @@ def test_measured_starts_lie_in_the_estimated_range(
     assert directory.slow_load_s < 13 * directory.load_s
 
 
-def test_missing_metadata_version_prevents_the_start(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_metadata_version_prevents_the_start(tmp_path: Path, capfd: Capfd) -> None:
     """As with KRaft before 3.3; observed with the data directory of a 3.2.3 node."""
     data = tmp_path / "data"
     made = [record("RegisterBrokerRecord", brokerId=NODE, brokerEpoch=1), *topic("fares", topic_id(1))]

@@ -23,6 +23,7 @@ from kseg.jobs.guarded import guarded
 from kseg.segment.errors import UsageError
 from kseg.segment.partition.targets import FileTarget
 from kseg.segment.quantities import read_time
+from tests.support.command_lines import Capfd
 from tests.support.paths import ROOT
 
 SAMPLES = {
@@ -122,7 +123,7 @@ def kseg(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_shows_every_option_and_the_examples(
-    name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    name: str, monkeypatch: pytest.MonkeyPatch, capfd: Capfd
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     assert main.run([name, "--help"]) == 0
@@ -208,7 +209,7 @@ def test_help_has_a_minimum_width_and_may_be_cut_short(words: list[str]) -> None
     ],
 )  # fmt: skip
 def test_wrong_usage_prints_one_sentence_and_exits_with_2(
-    words: list[str], sentence: str, capfd: pytest.CaptureFixture[str]
+    words: list[str], sentence: str, capfd: Capfd
 ) -> None:
     assert main.run(words) == 2
     shown = capfd.readouterr()
@@ -227,16 +228,14 @@ def test_wrong_usage_prints_one_sentence_and_exits_with_2(
         ("2024-05-01", None),
     ],
 )
-def test_number_in_another_unit_than_milliseconds_is_named(
-    text: str, when: str | None, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_number_in_another_unit_than_milliseconds_is_named(text: str, when: str | None, capfd: Capfd) -> None:
     assert main.run(["dump", "--from-time", text, "missing.log"]) == 3
     note = f"kseg: numbers are times in epoch milliseconds: {text} is {when}\n" if when else ""
     assert capfd.readouterr().err == f"{note}kseg: cannot read missing.log: No such file or directory\n"
 
 
 def test_deleted_current_directory_exits_with_3(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Capfd
 ) -> None:
     """As in a shell whose directory the broker has deleted: a relative path was a bug in kseg."""
     (tmp_path / "orders-0").mkdir()
@@ -256,9 +255,7 @@ def test_unreadable_path_exits_with_3(tmp_path: Path) -> None:
     assert done.stderr == f"kseg: cannot read {tmp_path}/none.log: No such file or directory\n"
 
 
-def test_lack_of_memory_is_no_bug(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lack_of_memory_is_no_bug(monkeypatch: pytest.MonkeyPatch, capsys: Capfd) -> None:
     def out_of_memory(*_: object) -> NoReturn:
         raise MemoryError
 
@@ -270,9 +267,7 @@ def test_lack_of_memory_is_no_bug(
     assert capsys.readouterr().err == f"kseg: not enough memory: {advice}\n"
 
 
-def test_bug_exits_with_70_and_a_report_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bug_exits_with_70_and_a_report_line(monkeypatch: pytest.MonkeyPatch, capsys: Capfd) -> None:
     def broken(_words: object) -> int:
         raise RuntimeError("toy")
 

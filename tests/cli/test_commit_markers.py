@@ -27,6 +27,7 @@ from kseg.internal_topics.transactions.transaction_rows import (
 from kseg.jobs.events import Row
 from kseg.segment.partition.targets import PartitionTarget
 from tests.internal_topics.coordinator_logs import T0, data_batch, marker
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import rows_of
 from tests.support.transaction_dirs import LATER, PID, write_orders
 from tests.support.trees import files_in, unchanged
@@ -60,9 +61,7 @@ def test_written_marker_equals_that_of_a_transaction_written_at_once(end: str, t
     assert files_in(later) == files_in(at_once)
 
 
-def test_marker_append_is_planned_applied_and_undone(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_marker_append_is_planned_applied_and_undone(tmp_path: Path, capfd: Capfd) -> None:
     place = _open_transaction(tmp_path / "orders-0")
     before = files_in(place)
     capfd.readouterr()
@@ -94,9 +93,7 @@ def test_marker_append_is_planned_applied_and_undone(
     assert files_in(place) == before
 
 
-def test_marker_continues_the_coordinator_epoch_of_the_producer(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_marker_continues_the_coordinator_epoch_of_the_producer(tmp_path: Path, capfd: Capfd) -> None:
     """A broker rejects a marker whose coordinator epoch is below the last one (ProducerAppendInfo.checkCoordinatorEpoch)."""
     place = write_orders(tmp_path, marker(0, PID, 0, coordinator_epoch=4), data_batch(1, PID, 0)).parent
     assert run(["recover", "--apply", str(place)]) == 0
@@ -115,18 +112,14 @@ def test_marker_continues_the_coordinator_epoch_of_the_producer(
         (["--producer-id", "7", "--leader-epoch", "-1"], "--leader-epoch takes"),
     ],
 )
-def test_invalid_markers_are_refused(
-    words: list[str], sentence: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_invalid_markers_are_refused(words: list[str], sentence: str, tmp_path: Path, capfd: Capfd) -> None:
     place = _open_transaction(tmp_path / "orders-0")
     with unchanged(place):
         assert run(["append", "--apply", "--marker", "commit", *words, str(place)]) == 2
     assert sentence in capfd.readouterr().err
 
 
-def test_marker_epoch_below_that_of_the_producer_is_refused(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_marker_epoch_below_that_of_the_producer_is_refused(tmp_path: Path, capfd: Capfd) -> None:
     place = write_orders(tmp_path, data_batch(0, PID, 3)).parent
     assert run(["recover", "--apply", str(place)]) == 0
     words = ["--marker", "commit", "--producer-id", str(PID), "--producer-epoch", "2"]
@@ -136,9 +129,7 @@ def test_marker_epoch_below_that_of_the_producer_is_refused(
 
 
 @pytest.mark.parametrize("format", ["auto", "0.7"])
-def test_marker_for_a_new_partition_is_refused(
-    format: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_marker_for_a_new_partition_is_refused(format: str, tmp_path: Path, capfd: Capfd) -> None:
     words = ["--marker", "commit", "--producer-id", "7", "--format", format]
     assert run(["append", "--apply", *words, str(tmp_path / "orders-0")]) == 2
     assert "transaction" in capfd.readouterr().err and not (tmp_path / "orders-0").exists()

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kseg.cli.main import run
+from tests.support.command_lines import Capfd
 from tests.support.compact_helpers import T0, Topic, kept, log
 from tests.support.trees import unchanged
 
@@ -19,7 +20,7 @@ POLICY = ("--cleanup-policy", "compact")
 
 
 @pytest.fixture
-def say(capfd: pytest.CaptureFixture[str]) -> Say:
+def say(capfd: Capfd) -> Say:
     def call(*words: str | Path) -> tuple[int, str, str]:
         # these directories have no metadata log with the policy
         policy = () if "--config" in words else POLICY
@@ -245,7 +246,7 @@ def test_compact_cleans_several_partitions_at_once(tmp_path: Path, say: Say) -> 
 
 @pytest.mark.parametrize("command", ["compact", "recover"])
 def test_compact_refuses_an_output_inside_the_input(
-    partition: Path, tmp_path: Path, command: str, capfd: pytest.CaptureFixture[str]
+    partition: Path, tmp_path: Path, command: str, capfd: Capfd
 ) -> None:
     """LogManager exits if a data directory contains a directory that is not named topic-partition."""
     policy = POLICY if command == "compact" else ()
@@ -273,7 +274,7 @@ def test_compact_reports_a_log_that_is_not_a_regular_file(
 
 
 def test_copy_of_a_single_segment_may_be_written_beside_it(
-    partition: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    partition: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     alone = tmp_path / "alone" / "00000000000000000000.log"
     alone.parent.mkdir()

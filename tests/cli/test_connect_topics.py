@@ -12,6 +12,7 @@ import pytest
 
 from kseg.cli.main import run
 from kseg.internal_topics.connect_topics import redacted
+from tests.support.command_lines import Capfd
 from tests.support.registry_dirs import partition
 
 PROPERTIES = {
@@ -82,17 +83,17 @@ def log_dir(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def rows(capfd: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+def rows(capfd: Capfd) -> list[dict[str, Any]]:
     found = map(json.loads, capfd.readouterr().out.splitlines())
     return [row for row in found if row["type"] == "record"]
 
 
-def dumped(capfd: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
+def dumped(capfd: Capfd, *words: str) -> list[dict[str, Any]]:
     assert run(["dump", "--json", "--print-data-log", *words]) == 0
     return rows(capfd)
 
 
-def test_connect_configs_are_shown_without_secrets(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_connect_configs_are_shown_without_secrets(log_dir: Path, capfd: Capfd) -> None:
     found = dumped(capfd, str(log_dir / "connect-configs-0"))
     assert "hunter2" not in json.dumps(found)
     properties = found[0]["value"]["properties"]
@@ -115,7 +116,7 @@ def test_connect_configs_are_shown_without_secrets(log_dir: Path, capfd: pytest.
     ]
 
 
-def test_connect_secrets_are_shown_on_request(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_connect_secrets_are_shown_on_request(log_dir: Path, capfd: Capfd) -> None:
     found = dumped(capfd, "--show-secrets", str(log_dir / "connect-configs-0"))
     assert found[0]["value"]["properties"] == PROPERTIES
     assert found[5]["value"]["key"] == "hunter2"
@@ -124,9 +125,7 @@ def test_connect_secrets_are_shown_on_request(log_dir: Path, capfd: pytest.Captu
 @pytest.mark.parametrize(
     "words", [["--raw"], ["--bytes", "base64"], ["--bytes", "hex"], ["--value-format", "json"]]
 )
-def test_no_bytes_option_shows_connect_secrets(
-    log_dir: Path, words: list[str], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_no_bytes_option_shows_connect_secrets(log_dir: Path, words: list[str], capfd: Capfd) -> None:
     place = str(log_dir / "connect-configs-0")
     output = json.dumps(dumped(capfd, *words, place))
     assert "hunter2" not in output and b"hunter2".hex() not in output and "aHVudGVyMg" not in output
@@ -134,7 +133,7 @@ def test_no_bytes_option_shows_connect_secrets(
     assert "tasks" in json.dumps(dumped(capfd, place))
 
 
-def test_connect_offsets_and_status_are_decoded(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_connect_offsets_and_status_are_decoded(log_dir: Path, capfd: Capfd) -> None:
     first, gone = dumped(capfd, str(log_dir / "connect-offsets-0"))
     assert first["key"] == ["jdbc-source", {"table": "orders"}] and first["value"] == {"incrementing": 7}
     assert first["key_encoding"] == first["value_encoding"] == "json"
@@ -150,9 +149,7 @@ def test_connect_offsets_and_status_are_decoded(log_dir: Path, capfd: pytest.Cap
     assert topic["connect"] == {"type": "topic-status", "connector": "jdbc-source", "topic": "shop"}
 
 
-def test_renamed_connect_topics_are_decoded_by_every_command(
-    log_dir: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_renamed_connect_topics_are_decoded_by_every_command(log_dir: Path, capfd: Capfd) -> None:
     (log_dir / "connect-configs-0").rename(log_dir / "eu-west.configs-0")
     place = str(log_dir / "eu-west.configs-0")
     assert isinstance(dumped(capfd, place)[0]["value"], str)
@@ -192,9 +189,7 @@ def test_property_names_of_secrets_are_recognized(name: str, is_secret: bool) ->
     assert (redacted({"properties": {name: "x"}})["properties"][name] == "(redacted)") is is_secret
 
 
-def test_mirror_maker_topics_are_recognized_by_name(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_mirror_maker_topics_are_recognized_by_name(tmp_path: Path, capfd: Capfd) -> None:
     """A cluster alias may contain any character of a topic name. Offset syncs and checkpoints have their own formats."""
     task = ("task-MirrorSourceConnector-0", {"properties": {"tasks.max": "1"}})
     offset = ('["MirrorSourceConnector",{"cluster":"A.b","partition":1,"topic":"orders"}]', {"offset": 25})

@@ -10,7 +10,7 @@ import pytest
 
 from kseg.cli.main import run
 from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint
-from tests.support.command_lines import json_run
+from tests.support.command_lines import Capfd, json_run
 from tests.support.trees import tree_state, unchanged
 
 FIRST = f"{0:020}"
@@ -61,7 +61,7 @@ def own_row(rows: list[dict[str, Any]]) -> dict[str, Any]:
 )
 @pytest.mark.parametrize("narrowed", ["path", "topic", "whole"])
 def test_copy_has_its_checkpoint_entries(
-    data: Path, words: list[str], narrowed: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    data: Path, words: list[str], narrowed: str, tmp_path: Path, capfd: Capfd
 ) -> None:
     output = tmp_path / "out"
     given: list[str | Path] = {
@@ -89,7 +89,7 @@ def test_copy_has_its_checkpoint_entries(
 
 
 def test_second_copy_keeps_the_checkpoint_entries_of_the_first(
-    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    data: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     output = tmp_path / "out"
     for name in ("metro-none-0", "fares-0"):
@@ -98,7 +98,7 @@ def test_second_copy_keeps_the_checkpoint_entries_of_the_first(
 
 
 def test_checkpoint_entries_of_a_copy_match_the_repaired_log(
-    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    data: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     log = max((data / "metro-none-0").glob("*.log"))
     log.write_bytes(log.read_bytes()[:100])
@@ -115,16 +115,14 @@ def test_checkpoint_entries_of_a_copy_match_the_repaired_log(
 
 
 def test_copy_of_a_segment_has_the_checkpoint_entries_of_its_partition(
-    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    data: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     log = data / "metro-none-0" / f"{FIRST}.log"
     assert json_run("recover", "--output", tmp_path / "out", log, capfd=capfd)[0] == 0
     assert carried(tmp_path / "out") == of("metro-none-0")
 
 
-def test_text_says_how_to_use_the_copied_checkpoints(
-    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_text_says_how_to_use_the_copied_checkpoints(data: Path, tmp_path: Path, capfd: Capfd) -> None:
     assert run(["recover", "--output", str(tmp_path / "out"), str(data / "metro-none-0")]) == 0
     out = capfd.readouterr().out
     assert f"{tmp_path}/out/log-start-offset-checkpoint: metro-none-0 30" in out
@@ -132,7 +130,7 @@ def test_text_says_how_to_use_the_copied_checkpoints(
 
 
 def test_copy_from_outside_a_data_directory_has_no_checkpoints(
-    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    data: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     alone = tmp_path / "alone" / "metro-none-0"
     shutil.copytree(data / "metro-none-0", alone)
@@ -145,7 +143,7 @@ def test_copy_from_outside_a_data_directory_has_no_checkpoints(
     "words", [["recover"], ["compact", "--cleanup-policy", "compact", "--first-dirty-offset", "0"]]
 )
 def test_undo_of_a_copy_reverts_its_checkpoint_entries(
-    data: Path, words: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    data: Path, words: list[str], tmp_path: Path, capfd: Capfd
 ) -> None:
     """Undoing the second of two copies in one directory leaves the checkpoint entries of the first unchanged."""
     output = tmp_path / "out"

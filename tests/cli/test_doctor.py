@@ -21,6 +21,7 @@ from tests.internal_topics.coordinator_logs import batch, data_batch, write_segm
 from tests.kafka.random_logs import resealed
 from tests.support import trees
 from tests.support.broker_dirs import broker_dir
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import of_type, rows_of
 from tests.support.doctor_helpers import NOW, beside, commands, doctor, text_of
 from tests.support.group_dirs import broker, commit
@@ -34,9 +35,7 @@ FIRST, ACTIVE = f"{0:020d}.log", f"{297:020d}.log"
 PAGE = 60
 
 
-def test_doctor_has_no_steps_for_an_undamaged_directory(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_doctor_has_no_steps_for_an_undamaged_directory(tmp_path: Path, capfd: Capfd) -> None:
     data = broker_dir(tmp_path / "data", 2, 3, running=False)
     with trees.unchanged(data):
         rows = doctor(capfd, data, status=0)
@@ -53,7 +52,7 @@ def test_doctor_has_no_steps_for_an_undamaged_directory(
 
 
 def test_missing_clean_shutdown_marker_of_a_controller_needs_no_step(
-    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    capture_small: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     """Observed: 3.9.1 and 4.3.1 with process.roles=controller leave these files after a clean stop."""
     data = tmp_path / "data"
@@ -75,9 +74,7 @@ def _damaged(data: Path) -> None:
     torn_tail(data / "orders.00-1" / ACTIVE)
 
 
-def test_doctor_reports_what_verify_and_recover_report(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_doctor_reports_what_verify_and_recover_report(tmp_path: Path, capfd: Capfd) -> None:
     data = broker_dir(tmp_path / "data", 2, 3)
     _damaged(data)
     with trees.unchanged(data):
@@ -94,9 +91,7 @@ def test_doctor_reports_what_verify_and_recover_report(
     assert sum(counts.values()) == of_type(rows, "summary")[0]["errors"]
 
 
-def test_largest_losses_of_many_partitions_come_first_with_the_total(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_largest_losses_of_many_partitions_come_first_with_the_total(tmp_path: Path, capfd: Capfd) -> None:
     data = broker_dir(tmp_path / "data", 3, 4)
     partitions = sorted(data.glob("orders.*"))
     for partition in partitions:
@@ -120,18 +115,14 @@ def test_largest_losses_of_many_partitions_come_first_with_the_total(
     )
 
 
-def test_log_start_beyond_the_log_end_costs_all_records(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_log_start_beyond_the_log_end_costs_all_records(data: Path, capfd: Capfd) -> None:
     (data / "log-start-offset-checkpoint").write_text("0\n1\nfares 0 5000\n")
     assert run(["doctor", str(data)]) == 1
     cost = "what the damage costs:\n  fares-0: `recover` loses nothing; a broker loses 89 records\n"
     assert cost in capfd.readouterr().out
 
 
-def test_following_the_steps_of_doctor_leaves_nothing_to_do(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_following_the_steps_of_doctor_leaves_nothing_to_do(tmp_path: Path, capfd: Capfd) -> None:
     data = broker_dir(tmp_path / "a data dir", 2, 3)
     _damaged(data)
     steps = commands(doctor(capfd, data, status=1))
@@ -143,7 +134,7 @@ def test_following_the_steps_of_doctor_leaves_nothing_to_do(
     assert [run([*shlex.split(step)[1:], *NOW]) for step in steps] == [1, 0, 0]
 
 
-def test_first_step_stops_a_running_broker(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_first_step_stops_a_running_broker(tmp_path: Path, capfd: Capfd) -> None:
     data = broker_dir(tmp_path / "data", 1, 2)
     bad_crc(data / "orders.00-1" / FIRST)
 
@@ -164,7 +155,7 @@ def test_first_step_stops_a_running_broker(tmp_path: Path, capfd: pytest.Capture
     assert commands(rows)[0].startswith("kseg recover")
 
 
-def test_first_step_undoes_an_unfinished_change(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_first_step_undoes_an_unfinished_change(tmp_path: Path, capfd: Capfd) -> None:
     data = broker_dir(tmp_path / "data", 1, 2)
     bad_crc(data / "orders.00-1" / FIRST)
     assert run(["recover", "--apply", "--quiet", *NOW, str(data / "orders.00-1")]) == 0
@@ -178,7 +169,7 @@ def test_first_step_undoes_an_unfinished_change(tmp_path: Path, capfd: pytest.Ca
     assert words == [["kseg", "undo"], ["kseg", "doctor"]]
 
 
-def test_doctor_counts_leftovers_by_kind(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_counts_leftovers_by_kind(tmp_path: Path, capfd: Capfd) -> None:
     data = broker_dir(tmp_path / "data", 1, 3, running=False)
     partition = data / "orders.00-0"
     for name, size in (
@@ -201,9 +192,7 @@ def test_doctor_counts_leftovers_by_kind(tmp_path: Path, capfd: pytest.CaptureFi
     }
 
 
-def test_doctor_reports_hanging_transactions_and_offsets_beyond_the_log(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_doctor_reports_hanging_transactions_and_offsets_beyond_the_log(tmp_path: Path, capfd: Capfd) -> None:
     """The printed commands contain a listener of the cluster, so they work as they are."""
     data = broker(tmp_path, batch(0, commit(4), commit(99, "late group")))
     shutil.rmtree(data / "__cluster_metadata-0")
@@ -250,9 +239,7 @@ def test_doctor_reports_hanging_transactions_and_offsets_beyond_the_log(
     assert len(of_type(both, "transaction")) == 2 and commands(both).count(abort) == 1
 
 
-def test_doctor_advises_no_reset_for_an_offset_in_the_repaired_log(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_doctor_advises_no_reset_for_an_offset_in_the_repaired_log(data: Path, capfd: Capfd) -> None:
     """Batches of another topic follow the log end and start at offset 0 again, so the log seems to end there. Resetting the group to that
     end would skip records that it has not read, because after step 2 the log has all of them."""
     (last, foreign) = (max((data / name).glob("*.log")) for name in ("metro-zstd-0", "gates-append-1"))
@@ -266,7 +253,7 @@ def test_doctor_advises_no_reset_for_an_offset_in_the_repaired_log(
     assert not of_type(doctor(capfd, data, status=0), "step")
 
 
-def test_doctor_corrects_a_wrong_node_id(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_corrects_a_wrong_node_id(tmp_path: Path, capfd: Capfd) -> None:
     """With the wrong node id all partitions look stray. The step corrects it."""
     data = broker_dir(tmp_path / "data", 1, 2)
     metadata.write_log(
@@ -297,7 +284,7 @@ def test_doctor_corrects_a_wrong_node_id(tmp_path: Path, capfd: pytest.CaptureFi
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["empty", "gone"])
 def test_doctor_asks_for_the_values_of_a_lost_meta_properties(
-    is_there: bool, data: Path, capfd: pytest.CaptureFixture[str]
+    is_there: bool, data: Path, capfd: Capfd
 ) -> None:
     """`recover` does not write meta.properties without these values, so following the advice of `recover` alone would never end."""
     properties = data / "meta.properties"
@@ -322,7 +309,7 @@ def test_doctor_asks_for_the_values_of_a_lost_meta_properties(
 
 
 def test_second_directory_without_meta_properties_takes_values_of_the_first(
-    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    capture_small: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     """Only the directory's own id is asked for, and its partitions are not reported as missing in the first. Given this directory alone,
     the same command used to repair nothing."""
@@ -339,9 +326,7 @@ def test_second_directory_without_meta_properties_takes_values_of_the_first(
     assert not commands(doctor(capfd, data, second, status=0))
 
 
-def test_log_that_no_repair_makes_loadable_is_moved_out(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_log_that_no_repair_makes_loadable_is_moved_out(tmp_path: Path, capfd: Capfd) -> None:
     """The log has a control batch with a valid CRC whose records cannot be decompressed with its codec. After a clean shutdown a broker
     does not read it."""
     data = broker_dir(tmp_path / "a data dir", 1, 2)
@@ -368,9 +353,7 @@ def test_log_that_no_repair_makes_loadable_is_moved_out(
     assert start["outcome"] != "does-not-start" and not start["partitions_failed"]
 
 
-def test_doctor_advises_no_repair_that_changes_nothing(
-    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_doctor_advises_no_repair_that_changes_nothing(data: Path, tmp_path: Path, capfd: Capfd) -> None:
     """Only the metadata log has the lost topic id of a partition. Plan and repair used to be advised all the same, again and again. They
     are advised if another partition can be repaired."""
     (data / "fares-0" / "partition.metadata").write_bytes(b"")
@@ -384,18 +367,14 @@ def test_doctor_advises_no_repair_that_changes_nothing(
     assert f"kseg recover --apply {data}" in commands(doctor(capfd, data, status=1))
 
 
-def test_replica_that_may_never_have_existed_needs_no_repair(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_replica_that_may_never_have_existed_needs_no_repair(data: Path, capfd: Capfd) -> None:
     append(data, *metadata.topic("new", metadata.topic_id(4), directories=["UsCu_Qd6HlJL_AROE7wUxg"]))
     rows = doctor(capfd, data, status=0)
     assert "replica-unmade" in {row["id"] for row in of_type(rows, "finding")} and not commands(rows)
 
 
 @pytest.mark.slow
-def test_doctor_text_fits_one_page_for_any_amount_of_damage(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_doctor_text_fits_one_page_for_any_amount_of_damage(tmp_path: Path, capfd: Capfd) -> None:
     data = broker_dir(tmp_path / "data", 4, 30)
     for partition in sorted(data.glob("orders.0[12]-*")):
         bad_crc(partition / FIRST)
@@ -409,9 +388,7 @@ def test_doctor_text_fits_one_page_for_any_amount_of_damage(
 
 
 @pytest.mark.parametrize("kind", ["partition", "file"])
-def test_doctor_accepts_a_partition_or_a_file(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], kind: str
-) -> None:
+def test_doctor_accepts_a_partition_or_a_file(tmp_path: Path, capfd: Capfd, kind: str) -> None:
     data = broker_dir(tmp_path / "data", 1, 2)
     partition = data / "orders.00-1"
     bad_crc(partition / FIRST)
@@ -420,7 +397,7 @@ def test_doctor_accepts_a_partition_or_a_file(
     assert commands(rows)[0] == f"kseg recover {partition}"
 
 
-def test_doctor_reports_unreadable_paths(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_reports_unreadable_paths(tmp_path: Path, capfd: Capfd) -> None:
     assert run(["doctor", str(tmp_path / "nowhere")]) == 3
     assert "No such file or directory" in capfd.readouterr().err
     assert run(["doctor", "--quick", "--deep", str(tmp_path)]) == 2
@@ -428,11 +405,7 @@ def test_doctor_reports_unreadable_paths(tmp_path: Path, capfd: pytest.CaptureFi
 
 @pytest.mark.parametrize("is_inside", [False, True])
 def test_doctor_moves_out_directories_that_prevent_a_start(
-    data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    is_inside: bool,
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Capfd, is_inside: bool
 ) -> None:
     """The printed commands work beside the data directory and inside it, and a broker starts afterwards."""
     (data / "a copy").mkdir()
@@ -450,7 +423,7 @@ def test_doctor_moves_out_directories_that_prevent_a_start(
 
 
 def test_directory_named_like_another_topic_gets_its_own_name_back(
-    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    capture_small: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     """It does not get the topic id of the other topic, whose records would then be mixed with its own."""
     data = Path(shutil.copytree(capture_small / "data", tmp_path / "node" / "data"))
@@ -461,9 +434,7 @@ def test_directory_named_like_another_topic_gets_its_own_name_back(
     assert not any("--topic-id" in command for command in found)
 
 
-def test_last_step_of_doctor_repeats_the_given_options(
-    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_last_step_of_doctor_repeats_the_given_options(data: Path, tmp_path: Path, capfd: Capfd) -> None:
     """Without server.properties, the second examination would not find that a directory of log.dirs is missing."""
     torn_tail(max((data / "fares-0").glob("*.log")))
     properties = tmp_path / "server.properties"

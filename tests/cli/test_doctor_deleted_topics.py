@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.internal_topics.metadata_logs import record
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import of_type
 from tests.support.doctor_helpers import doctor
 from tests.support.known_topics import append, ids
@@ -30,7 +31,7 @@ def marked(data: Path) -> Path:
     return data
 
 
-def test_doctor_names_the_logs_of_a_deleted_topic(marked: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_names_the_logs_of_a_deleted_topic(marked: Path, capfd: Capfd) -> None:
     rows = doctor(capfd, marked, status=0)
     (start,) = of_type(rows, "broker-start")
     assert len(start["partitions_removed"]) == 3
@@ -44,9 +45,7 @@ def test_doctor_names_the_logs_of_a_deleted_topic(marked: Path, capfd: pytest.Ca
     assert "create it again with as many partitions" in steps[0]["why"]
 
 
-def test_deleted_topic_whose_name_is_taken_gets_another_name(
-    marked: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_deleted_topic_whose_name_is_taken_gets_another_name(marked: Path, capfd: Capfd) -> None:
     """Its log must not replace the one of the new topic, which has other records (observed: a broker serves both)."""
     append(marked, record("TopicRecord", name="gates-append", topicId="AAAAAAAAAAAAAAAAAAAAEg"))
     first, second = of_type(doctor(capfd, marked, status=0), "step")
@@ -54,9 +53,7 @@ def test_deleted_topic_whose_name_is_taken_gets_another_name(
     assert "create it again" not in first["why"] and second["why"].startswith("Likewise")
 
 
-def test_deleted_topic_without_remaining_records_needs_no_step(
-    marked: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_deleted_topic_without_remaining_records_needs_no_step(marked: Path, capfd: Capfd) -> None:
     """A running broker deletes such a directory by itself, and an empty log has no records."""
     with child(running_broker(marked)) as other:
         assert other.output() == "in"

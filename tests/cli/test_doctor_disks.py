@@ -11,6 +11,7 @@ import pytest
 from fixtures.diseases import bad_crc
 from kseg.cli.main import run
 from tests.support.broker_dirs import broker_dir
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import of_type
 from tests.support.doctor_helpers import NOW, commands, doctor
 
@@ -25,7 +26,7 @@ def damaged_with_a_leftover(tmp_path: Path) -> Path:
 
 
 def test_first_step_on_a_full_disk_frees_space(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capfd: Capfd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = damaged_with_a_leftover(tmp_path)
     real = os.statvfs
@@ -46,7 +47,7 @@ def test_first_step_on_a_full_disk_frees_space(
 
 
 def test_first_step_names_a_read_only_mount(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capfd: Capfd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """doctor used to report that a broker starts, and to advise an in-place repair."""
     data = broker_dir(tmp_path / "data", 1, 2)
@@ -78,7 +79,7 @@ def test_first_step_names_a_read_only_mount(
 
 
 def test_first_step_without_inodes_deletes_files(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capfd: Capfd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = damaged_with_a_leftover(tmp_path)
     real = os.statvfs

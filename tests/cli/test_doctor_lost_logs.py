@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import of_type
 from tests.support.doctor_helpers import commands, doctor, text_of
 
@@ -17,7 +18,7 @@ FIRST = f"{0:020d}.log"
 
 @pytest.mark.evidence("segment-missing")
 def test_missing_log_is_searched_for_before_the_repair(
-    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    capture_small: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     data = Path(shutil.copytree(capture_small / "data", tmp_path / "node" / "data"))
     backup = Path(shutil.copytree(data, tmp_path / "backup"))
@@ -40,9 +41,7 @@ def test_missing_log_is_searched_for_before_the_repair(
     assert not [step for step in commands(doctor(capfd, data, status=0)) if step.startswith("kseg recover")]
 
 
-def test_many_missing_logs_are_counted_after_the_first_five(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_many_missing_logs_are_counted_after_the_first_five(data: Path, capfd: Capfd) -> None:
     logs = sorted(data.glob(f"*/{FIRST}"))
     for log in (each for each in logs if "metro" in str(each) or "gates" in str(each)):
         log.unlink()

@@ -22,6 +22,7 @@ from kseg.cli.doctor.metadata_log_steps import (
 from kseg.cli.main import run
 from tests.kafka.start_cases import CASES
 from tests.support import trees
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import of_type
 from tests.support.doctor_helpers import commands, doctor, text_of
 
@@ -34,9 +35,7 @@ def data(capture_small: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(capture_small / "data", tmp_path / "node" / "data"))
 
 
-def test_damaged_snapshot_is_moved_out_if_the_log_reaches_back(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_snapshot_is_moved_out_if_the_log_reaches_back(data: Path, capfd: Capfd) -> None:
     (snapshot,) = (data / METADATA).glob("*.checkpoint")
     snapshot.write_bytes(b"garbage" * 30)
     with trees.unchanged(data):
@@ -84,9 +83,7 @@ def test_metadata_snapshot_is_recognized_only_in_the_metadata_log() -> None:
     assert not is_metadata_snapshot("data/recovery-point-offset-checkpoint")
 
 
-def test_doctor_asks_for_a_metadata_log_in_no_directory(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_doctor_asks_for_a_metadata_log_in_no_directory(data: Path, capfd: Capfd) -> None:
     """If another data directory has the metadata log, nothing needs to be done; if both are given, no step asks for it."""
     other = data.parent / "other"
     other.mkdir()
@@ -112,16 +109,14 @@ def test_doctor_asks_for_a_metadata_log_in_no_directory(
     assert not of_type(doctor(capfd, "--metadata", other / METADATA, data, status=0), "step")
 
 
-def test_zookeeper_node_needs_no_metadata_log(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_zookeeper_node_needs_no_metadata_log(data: Path, capfd: Capfd) -> None:
     shutil.rmtree(data / METADATA)
     (data / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=Mz9XvQe1R0mU7bTq2LkP5w\n")
     assert not of_type(doctor(capfd, data, status=0), "step")
 
 
 @pytest.mark.parametrize("command", ["verify", "dump", "recover", "recover --apply"])
-def test_damaged_snapshot_advises_doctor_not_recover(
-    command: str, data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_snapshot_advises_doctor_not_recover(command: str, data: Path, capfd: Capfd) -> None:
     """`kseg recover`, which used to be advised, changes nothing in this case."""
     (snapshot,) = (data / METADATA).glob("*.checkpoint")
     bad_crc(snapshot)
@@ -137,9 +132,7 @@ def test_damaged_snapshot_advises_doctor_not_recover(
 
 
 @pytest.mark.parametrize("command", ["verify", "metadata", "recover", "recover --apply"])
-def test_gap_in_the_metadata_log_advises_doctor_not_recover(
-    command: str, data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_gap_in_the_metadata_log_advises_doctor_not_recover(command: str, data: Path, capfd: Capfd) -> None:
     """`kseg recover`, which used to be advised, leaves a log on which a broker fails. doctor has the steps, whatever else is damaged."""
     CASES["metadata_cut_without_snapshot"](data)
     bad_crc(data / "fares-0" / f"{0:020d}.log")
@@ -149,9 +142,7 @@ def test_gap_in_the_metadata_log_advises_doctor_not_recover(
     assert lines == [f"next: kseg doctor {data}"]
 
 
-def test_cost_of_a_damaged_snapshot_is_that_it_stays_damaged(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_cost_of_a_damaged_snapshot_is_that_it_stays_damaged(data: Path, capfd: Capfd) -> None:
     (snapshot,) = (data / METADATA).glob("*.checkpoint")
     bad_crc(snapshot)
     assert run(["doctor", str(data)]) == 1
@@ -160,9 +151,7 @@ def test_cost_of_a_damaged_snapshot_is_that_it_stays_damaged(
 
 
 @pytest.mark.parametrize("name", [f"{METADATA}.bak", f"{METADATA}.{'a' * 32}-stray", "metadata-0"])
-def test_renamed_metadata_log_gets_its_name_back(
-    data: Path, name: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_renamed_metadata_log_gets_its_name_back(data: Path, name: str, capfd: Capfd) -> None:
     """It is not moved out, because a node that is its own controller would then rename every partition as stray."""
     (data / METADATA).rename(data / name)
     assert commands(doctor(capfd, data, status=1)) == [
@@ -171,9 +160,7 @@ def test_renamed_metadata_log_gets_its_name_back(
     ]
 
 
-def test_metadata_log_may_be_in_a_directory_that_cannot_be_read(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_metadata_log_may_be_in_a_directory_that_cannot_be_read(data: Path, capfd: Capfd) -> None:
     """Told: how to make a new metadata log, without configurations and ACLs."""
     shutil.rmtree(data / METADATA)
     unread = data.parent / "unread"
@@ -184,7 +171,7 @@ def test_metadata_log_may_be_in_a_directory_that_cannot_be_read(
     assert step["command"] == f"kseg doctor {data} {unread}"
 
 
-def test_new_node_is_to_be_started(tmp_path: Path, data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_new_node_is_to_be_started(tmp_path: Path, data: Path, capfd: Capfd) -> None:
     """A node leaves its .lock where it has run. `format --no-initial-controllers` writes no metadata log."""
     new = tmp_path / "new"
     new.mkdir()

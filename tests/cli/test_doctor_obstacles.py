@@ -14,6 +14,7 @@ import pytest
 from tests.kafka.start_cases import CASES
 from tests.kafka.start_directories import SUFFIX
 from tests.support import trees
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import of_type
 from tests.support.doctor_helpers import commands, doctor
 from tests.support.lock_holders import child, running_broker
@@ -35,7 +36,7 @@ def data(capture_small: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", MOVED)
-def test_obstacle_to_a_start_is_moved_out(name: str, data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_obstacle_to_a_start_is_moved_out(name: str, data: Path, capfd: Capfd) -> None:
     """doctor used to advise a closer look three times."""
     CASES[name](data)
     with trees.unchanged(data):
@@ -63,7 +64,7 @@ def _set_aside_by_mistake(data: Path) -> None:
     ],
 )
 def test_obstacles_are_not_moved_while_a_broker_runs(
-    damage: Callable[[Path], object], data: Path, capfd: pytest.CaptureFixture[str]
+    damage: Callable[[Path], object], data: Path, capfd: Capfd
 ) -> None:
     damage(data)
 
@@ -75,7 +76,7 @@ def test_obstacles_are_not_moved_while_a_broker_runs(
 
 
 @pytest.mark.usefixtures("no_pauses")
-def test_read_only_steps_need_no_stopped_broker(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_read_only_steps_need_no_stopped_broker(data: Path, capfd: Capfd) -> None:
     shutil.rmtree(data / "fares-0")
 
     with child(running_broker(data)) as other:
@@ -84,9 +85,7 @@ def test_read_only_steps_need_no_stopped_broker(data: Path, capfd: pytest.Captur
     assert first.startswith("find / ")
 
 
-def test_file_or_empty_directory_is_not_a_data_directory(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_file_or_empty_directory_is_not_a_data_directory(data: Path, capfd: Capfd) -> None:
     file = CASES["second_is_a_file"](data)
     rows = doctor(capfd, data, file, status=1)
     assert commands(rows) == [f"kseg doctor {data}"]
@@ -105,7 +104,7 @@ def test_file_or_empty_directory_is_not_a_data_directory(
 
 
 def test_replaced_disk_in_log_dirs_under_two_spellings_gets_one_step(
-    data: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    data: Path, monkeypatch: pytest.MonkeyPatch, capfd: Capfd
 ) -> None:
     """The steps are for a broker that is started in another working directory, so the paths in log.dirs count. A directory that was given
     and is in log.dirs used to have two steps, and the metadata log a path at which no broker finds it."""
@@ -126,9 +125,7 @@ def test_replaced_disk_in_log_dirs_under_two_spellings_gets_one_step(
     assert first.startswith("sed ") and f"log.dirs={data},{data.parent}/second#" in first
 
 
-def test_doctor_does_not_repair_a_metadata_log_with_a_gap(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_doctor_does_not_repair_a_metadata_log_with_a_gap(data: Path, capfd: Capfd) -> None:
     """Observed: without the damaged batch a broker fails on the first record that refers to it."""
     CASES["metadata_cut_without_snapshot"](data)
     rows = doctor(capfd, data, status=1)
@@ -141,9 +138,7 @@ def test_doctor_does_not_repair_a_metadata_log_with_a_gap(
     assert reported[:2] == [f"kseg recover {data}/fares-0", f"kseg recover --apply {data}/fares-0"]
 
 
-def test_metadata_log_of_the_kraft_preview_keeps_its_name(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_metadata_log_of_the_kraft_preview_keeps_its_name(data: Path, capfd: Capfd) -> None:
     """Observed with a metadata log of 2.8.2: under today's name, 4.3.1 ends with "upgrades from the preview release of KRaft in 2.8 to
     newer versions are not supported"."""
     (data / "__cluster_metadata-0").rename(data / "@metadata-0")
@@ -151,9 +146,7 @@ def test_metadata_log_of_the_kraft_preview_keeps_its_name(
     assert first == f"kseg export --to json --output DIR {data}"
 
 
-def test_renamed_partition_gets_its_name_back_and_a_copy_is_moved_out(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_renamed_partition_gets_its_name_back_and_a_copy_is_moved_out(data: Path, capfd: Capfd) -> None:
     (data / "fares-0").rename(data / "fares-0.bak")
     shutil.copytree(data / "stations-0", data / "stations-0.bak")
     assert commands(doctor(capfd, data, status=1)) == [
@@ -163,9 +156,7 @@ def test_renamed_partition_gets_its_name_back_and_a_copy_is_moved_out(
     ]
 
 
-def test_files_from_a_case_insensitive_file_system_get_their_names_back(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_files_from_a_case_insensitive_file_system_get_their_names_back(data: Path, capfd: Capfd) -> None:
     """doctor used to advise searching the whole machine for the partition."""
     partition = data / "fares-0"
     before = {path.name: path.read_bytes() for path in partition.iterdir()}
@@ -180,14 +171,14 @@ def test_files_from_a_case_insensitive_file_system_get_their_names_back(
     assert not any(command.startswith("find") for command in commands(doctor(capfd, data, status=0)))
 
 
-def test_lost_and_found_with_files_is_kept(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_lost_and_found_with_files_is_kept(data: Path, capfd: Capfd) -> None:
     """rmdir, which is right for an empty directory, failed."""
     (data / "lost+found" / "#131077").mkdir(parents=True)
     first, _ = commands(doctor(capfd, data, status=1))
     assert first == f"mv {data}/lost+found {data}-lost+found"
 
 
-def test_copy_under_the_name_of_no_topic_is_moved_out(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_copy_under_the_name_of_no_topic_is_moved_out(data: Path, capfd: Capfd) -> None:
     """A broker loads it but does not serve it to clients. doctor used to advise listing it."""
     shutil.copytree(data / "fares-0", data / "fares.restored-0")
     assert commands(doctor(capfd, data, status=1)) == [
@@ -199,9 +190,7 @@ def test_copy_under_the_name_of_no_topic_is_moved_out(data: Path, capfd: pytest.
     assert commands(doctor(capfd, data, status=1))[0] == f"mv -T {data}/fares.old-0 {data}/fares-0"
 
 
-def test_checkpoints_tell_the_former_name_without_a_metadata_log(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_checkpoints_tell_the_former_name_without_a_metadata_log(data: Path, capfd: Capfd) -> None:
     """A broker with ZooKeeper. Neither of two directories that could be metro-lz4-0 gets that name, and stations-0 exists."""
     shutil.rmtree(data / "__cluster_metadata-0")
     (data / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=Mz9XvQe1R0mU7bTq2LkP5w\n")
@@ -227,9 +216,7 @@ def test_checkpoints_tell_the_former_name_without_a_metadata_log(
     doctor(capfd, data, status=0)
 
 
-def test_search_for_a_missing_partition_finds_both_copies(
-    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_search_for_a_missing_partition_finds_both_copies(data: Path, tmp_path: Path, capfd: Capfd) -> None:
     """It searches for the directories to which they were moved."""
     shutil.copytree(data / "fares-0", data / "fares-0.old")
     (data / "fares-0").rename(data / "fares-0.bak")

@@ -13,6 +13,7 @@ from kseg.cli.main import run
 from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
 from tests.internal_topics.coordinator_logs import T0, batch, key, value, write_segment
 from tests.internal_topics.metadata_logs import record, topic_id
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import Rows, of_type, rows_of
 from tests.support.doctor_helpers import commands, text_of
 from tests.support.group_dirs import FARES, broker, commit
@@ -85,7 +86,7 @@ def sound(root: Path, *batches: bytes) -> Path:
     return data
 
 
-def doctor(capfd: pytest.CaptureFixture[str], now_ms: int, *words: object, status: int = 0) -> Rows:
+def doctor(capfd: Capfd, now_ms: int, *words: object, status: int = 0) -> Rows:
     return rows_of(capfd, "doctor", "--now", now_ms, *words, status=status)
 
 
@@ -94,9 +95,7 @@ def told(rows: Rows) -> dict[str, int]:
 
 
 @pytest.mark.evidence("due-offsets")
-def test_offset_expiry_starts_at_the_time_kafka_uses_for_the_group_type(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_offset_expiry_starts_at_the_time_kafka_uses_for_the_group_type(tmp_path: Path, capfd: Capfd) -> None:
     """Kafka: ClassicGroup.offsetExpirationCondition and those of the other groups, OffsetExpirationConditionImpl."""
     records = [
         *(commit(1, group) for group in ("simple", "stateless", "empty", "no-time", "busy", "connect")),
@@ -125,7 +124,7 @@ def test_offset_expiry_starts_at_the_time_kafka_uses_for_the_group_type(
     assert (row["group_type"], row["members"], row["lag"]) == ("consumer", 1, 9)
 
 
-def test_expiring_offsets_have_a_row_and_steps(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_expiring_offsets_have_a_row_and_steps(tmp_path: Path, capfd: Capfd) -> None:
     data = sound(tmp_path, batch(0, commit(4), commit(0, partition=1), classic("billing", T0)))
     rows = doctor(capfd, T0 + 30 * DAY_MS, data)
     assert of_type(rows, "expiring_offsets") == [
@@ -162,9 +161,7 @@ def test_expiring_offsets_have_a_row_and_steps(tmp_path: Path, capfd: pytest.Cap
     ]
 
 
-def test_offset_expiry_uses_the_retention_of_server_properties(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_offset_expiry_uses_the_retention_of_server_properties(tmp_path: Path, capfd: Capfd) -> None:
     data = sound(tmp_path, batch(0, commit(4)))
     file = tmp_path / "node.properties"
 
@@ -184,18 +181,14 @@ def test_offset_expiry_uses_the_retention_of_server_properties(
         assert not told(with_minutes(wrong, T0 + 30 * DAY_MS))
 
 
-def test_open_transaction_keeps_an_offset_until_it_ends(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_open_transaction_keeps_an_offset_until_it_ends(tmp_path: Path, capfd: Capfd) -> None:
     later = batch(1, commit(7), producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     data = sound(tmp_path, batch(0, commit(4)), later)
     (row,) = of_type(doctor(capfd, WEEK_LATER, data), "expiring_offsets")
     assert (row["offsets"], row["in_transactions"], row["partitions"][0]["offset"]) == (1, 1, 4)
 
 
-def test_offsets_of_a_group_with_some_returning_members(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_offsets_of_a_group_with_some_returning_members(tmp_path: Path, capfd: Capfd) -> None:
     """A member that comes back keeps the offsets of the topics that it subscribes to (tests/kafka/test_offsets_after_start.py asks a
     coordinator)."""
     records = [
@@ -220,16 +213,14 @@ def test_offsets_of_a_group_with_some_returning_members(
     assert "(those of g only if consumers of other topics are back by then)" in "".join(text)
 
 
-def test_offsets_of_deleted_topics_need_no_step(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_offsets_of_deleted_topics_need_no_step(tmp_path: Path, capfd: Capfd) -> None:
     data = sound(tmp_path, batch(0, commit(4, topic="rides")))
     rows = doctor(capfd, WEEK_LATER, data)
     assert told(rows) == {"billing": 1}
     assert not any("offsets" in command for command in commands(rows))
 
 
-def test_offsets_that_do_not_expire_after_this_start_have_no_step(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_offsets_that_do_not_expire_after_this_start_have_no_step(tmp_path: Path, capfd: Capfd) -> None:
     """A running broker has checked already, a coordinator fails to load a damaged log, and a replica that is not in sync does not lead."""
     data = sound(tmp_path, batch(0, commit(4)), batch(1, commit(5)))
     assert told(doctor(capfd, WEEK_LATER, data)) == {"billing": 1}
@@ -257,9 +248,7 @@ def test_offsets_that_do_not_expire_after_this_start_have_no_step(
     assert not told(doctor(capfd, WEEK_LATER, data))
 
 
-def test_expiring_offsets_are_limited_to_the_selected_topics(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_expiring_offsets_are_limited_to_the_selected_topics(tmp_path: Path, capfd: Capfd) -> None:
     data = sound(tmp_path, batch(0, commit(4), commit(0, partition=1, topicId=FARES)))
     (row,) = of_type(
         doctor(capfd, WEEK_LATER, "--topic", "fares", "--partition", 1, data), "expiring_offsets"

@@ -12,6 +12,7 @@ from kseg.cli.doctor.next_steps import next_steps
 from kseg.cli.doctor.situation import Situation
 from kseg.cli.main import run
 from kseg.cli.request import Request
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import of_type
 from tests.support.doctor_helpers import NOW, beside, commands, doctor
 from tests.support.trees import copy_tree
@@ -19,7 +20,7 @@ from tests.support.trees import copy_tree
 
 @pytest.mark.parametrize("is_behind", [False, True])
 def test_copy_that_is_behind_of_a_duplicate_partition_is_moved_out(
-    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], is_behind: bool
+    capture_small: Path, tmp_path: Path, capfd: Capfd, is_behind: bool
 ) -> None:
     data, second = beside(capture_small, tmp_path, "fares-0")
     if is_behind:
@@ -56,11 +57,7 @@ def test_many_duplicate_partitions_are_counted_for_each_pair_of_directories() ->
     [({"cluster_id": "Nz9XvQe1R0mU7bTq2LkP5w"}, 0), ({"node_id": "2"}, 0), ({"directory_id": "copy"}, 1)],
 )
 def test_directory_of_another_node_is_left_out_of_the_comparison(
-    capture_small: Path,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    changes: dict[str, str],
-    status: int,
+    capture_small: Path, tmp_path: Path, capfd: Capfd, changes: dict[str, str], status: int
 ) -> None:
     """Disks of several nodes may have been mounted on one machine, in which case nothing needs to be done."""
     if "directory_id" in changes:
@@ -80,7 +77,7 @@ def test_directory_of_another_node_is_left_out_of_the_comparison(
 
 @pytest.mark.parametrize("own", [1, 2], ids=["the-id-was-changed", "the-disk-is-of-another"])
 def test_owner_of_a_meta_properties_with_another_node_id_is_named(
-    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], own: int
+    capture_small: Path, tmp_path: Path, capfd: Capfd, own: int
 ) -> None:
     """The voter that listens at the file's address decides. With exchanged ids on two exchanged disks, three real nodes had no quorum:
     "Leader sent a voter key … that doesn't match the local key"."""

@@ -16,6 +16,7 @@ from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.partition.topic_settings import Setting, Source, TopicSettings
 from tests.internal_topics.metadata_logs import config, topic_id
 from tests.internal_topics.remote_logs import FINISHED, update, upload, write_remote_log
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import of_type, rows_of
 from tests.support.doctor_helpers import NOW, doctor, text_of
 from tests.support.known_topics import append
@@ -33,9 +34,7 @@ def data(capture_small: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.evidence("due-retention")
-def test_doctor_names_partitions_that_retention_deletes_completely(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_doctor_names_partitions_that_retention_deletes_completely(data: Path, capfd: Capfd) -> None:
     rows = doctor(capfd, data, status=0)
     names = [f"{topic}-0" for topic in EXPIRING]
     logs = [log for name in names for log in (data / name).glob("*.log")]
@@ -65,9 +64,7 @@ def test_doctor_names_partitions_that_retention_deletes_completely(
     assert {row["partition"] for row in of_type(planned, "result") if row.get("deleted")} == set(names)
 
 
-def test_partition_that_keeps_records_needs_no_retention_step(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_partition_that_keeps_records_needs_no_retention_step(data: Path, capfd: Capfd) -> None:
     append(data, *(config(topic, "retention.ms", "-1") for topic in EXPIRING))
     assert not of_type(doctor(capfd, data, status=0), "retention")
     append(data, config("metro-none", "retention.bytes", "5000"))
@@ -77,33 +74,27 @@ def test_partition_that_keeps_records_needs_no_retention_step(
     assert not of_type(rows, "step")
 
 
-def test_damaged_partition_is_not_counted_for_retention(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_partition_is_not_counted_for_retention(data: Path, capfd: Capfd) -> None:
     """What is left of it depends on the repair. The next examination counts it."""
     bad_crc(max((data / "metro-gzip-0").glob("*.log")))
     (told,) = of_type(doctor(capfd, data, status=1), "retention")
     assert told["examples"] == ["fares-0", "metro-lz4-0"]
 
 
-def test_running_broker_gets_no_retention_forecast(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_running_broker_gets_no_retention_forecast(data: Path, capfd: Capfd) -> None:
     with child(running_broker(data)) as other:
         assert other.output() == "in"
         assert not of_type(doctor(capfd, data, status=0), "retention")
     assert of_type(doctor(capfd, data, status=0), "retention")
 
 
-def test_unknown_cleanup_policy_gets_no_retention_forecast(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_unknown_cleanup_policy_gets_no_retention_forecast(data: Path, capfd: Capfd) -> None:
     """Without a metadata log it is unknown whether a topic is compacted."""
     shutil.rmtree(data / "__cluster_metadata-0")
     assert not of_type(doctor(capfd, data, status=0), "retention")
 
 
-def test_retention_of_segments_in_remote_storage_loses_no_records(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_retention_of_segments_in_remote_storage_loses_no_records(data: Path, capfd: Capfd) -> None:
     """Local copies of segments in remote storage are deleted, but no records are lost. Segments not known to be there are kept."""
     target = PartitionTarget(str(data / "fares-0"), str(data))
     values = {"cleanup.policy": "delete", "remote.storage.enable": "true", "retention.ms": "1000"}
@@ -132,9 +123,7 @@ def test_retention_of_segments_in_remote_storage_loses_no_records(
     assert told["examples"] == ["metro-gzip-0", "metro-lz4-0"]
 
 
-def test_doctor_names_what_retention_deletes_in_remote_storage(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_doctor_names_what_retention_deletes_in_remote_storage(data: Path, capfd: Capfd) -> None:
     """tests/kafka/test_tiered_expiry.py asks a broker. Here the topic of the remote segments lacks its side files."""
     identity = (data / "fares-0" / "partition.metadata").read_text().split("topic_id: ")[1].strip()
     place, segment = ("fares", identity, 0), topic_id(100)

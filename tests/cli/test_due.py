@@ -14,6 +14,7 @@ import pytest
 from fixtures import diseases, healthy
 from kseg.cli.main import run
 from tests.support import trees
+from tests.support.command_lines import Capfd
 
 NOW = ("--now", "2030-01-01")
 # the generated directory has no metadata log with the policies
@@ -93,9 +94,7 @@ def test_written_copy_exits_with_0(log_dir: Path, tmp_path: Path, command: str) 
     assert run([*words, str(copy / partition)]) == 0
 
 
-def test_plan_that_writes_only_a_checkpoint_exits_with_1(
-    log_dir: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_plan_that_writes_only_a_checkpoint_exits_with_1(log_dir: Path, capfd: Capfd) -> None:
     words = ["compact", *NOW, *COMPACT, "--include-active", str(log_dir / "gates.old-0")]
     assert run([*words, "--apply"]) == 0
     (log_dir / "cleaner-offset-checkpoint").unlink()
@@ -125,9 +124,7 @@ def test_skipped_damage_stays_due(log_dir: Path) -> None:
     assert run([*words, str(log_dir / "metro-0")]) == 1
 
 
-def test_append_plan_exits_with_1_and_after_apply_with_0(
-    log_dir: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_append_plan_exits_with_1_and_after_apply_with_0(log_dir: Path, capfd: Capfd) -> None:
     lines = lines_for_append(log_dir)
     target = str(log_dir / "metro-0")
     for how in ([], ["--json"], ["--quiet"]):
@@ -148,7 +145,7 @@ def results(out: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("words", [["--unmark"], ["--purge"]])
 def test_files_marked_for_deletion_are_due_for_unmark_and_purge(
-    log_dir: Path, capfd: pytest.CaptureFixture[str], words: list[str]
+    log_dir: Path, capfd: Capfd, words: list[str]
 ) -> None:
     """Files marked for deletion can be restored, or deleted once they are old enough."""
     partition = str(log_dir / "metro-0")
@@ -187,9 +184,7 @@ def test_plans_for_0_7_logs_exit_with_1_and_after_apply_with_0(tmp_path: Path, a
 
 
 @pytest.mark.parametrize("command", ["recover", "compact", "retain"], indirect=True)
-def test_next_command_repeats_the_options_of_the_plan(
-    log_dir: Path, command: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_next_command_repeats_the_options_of_the_plan(log_dir: Path, command: str, capfd: Capfd) -> None:
     make, asks, _ = DUE[command]
     make(log_dir)
     capfd.readouterr()

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from kseg.cli.main import run
+from tests.support.command_lines import Capfd
 from tests.support.paths import ROOT
 
 DECODED = {
@@ -85,9 +86,7 @@ def test_dump_accepts_a_comma_separated_list_of_files(
     assert both.count(b"Dumping ") == 2
 
 
-def test_dump_reports_damage_and_continues(
-    partition: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_dump_reports_damage_and_continues(partition: Path, unchanged: Unchanged, capfd: Capfd) -> None:
     log = partition / ODD
     data = bytearray(log.read_bytes())
     data[600] ^= 0x55
@@ -104,7 +103,7 @@ def test_dump_reports_damage_and_continues(
 
 
 def test_dump_json_lines_parse_and_end_with_a_summary(
-    partition: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
+    partition: Path, unchanged: Unchanged, capfd: Capfd
 ) -> None:
     with unchanged(partition):
         assert run(["dump", "--json", "--print-data-log", str(partition / ODD)]) == 0
@@ -114,7 +113,7 @@ def test_dump_json_lines_parse_and_end_with_a_summary(
     assert [row["offset"] for row in rows if row["type"] == "record"] == list(range(132))
 
 
-def test_dump_filters_and_limit(partition: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_dump_filters_and_limit(partition: Path, capfd: Capfd) -> None:
     run(["dump", "--json", "--key", "stop8", "--from-offset", "90", "--limit", "1", str(partition / ODD)])
     records = [row for row in map(json.loads, capfd.readouterr().out.splitlines()) if row["type"] == "record"]
     assert [(record["offset"], record["key"]) for record in records] == [(100, "stop8")]
@@ -161,9 +160,7 @@ def test_dump_escapes_control_characters_on_a_terminal(tmp_path: Path) -> None:
     assert b"key: \x1b[31mred\x07 payload: a\x00b\n" in piped.stdout
 
 
-def test_dump_table_has_a_line_for_each_record(
-    capture_small: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_dump_table_has_a_line_for_each_record(capture_small: Path, capfd: Capfd) -> None:
     partition = capture_small / "data" / "fares-0"
     assert run(["dump", "--format", "table", str(partition)]) == 0
     head, *lines = capfd.readouterr().out.splitlines()
@@ -182,9 +179,7 @@ def test_dump_table_has_a_line_for_each_record(
     }
 
 
-def test_dump_with_a_record_filter_skips_side_files(
-    capture_small: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_dump_with_a_record_filter_skips_side_files(capture_small: Path, capfd: Capfd) -> None:
     partition = capture_small / "data" / "fares-0"
     assert run(["dump", "--key", "f1", str(partition)]) == 0
     headings = [line for line in capfd.readouterr().out.splitlines() if line.startswith("Dumping ")]

@@ -9,6 +9,7 @@ import pytest
 
 from kseg.cli.main import run
 from tests.internal_topics.coordinator_logs import batch
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import rows_of
 
 _SHARE_KEY = "00027367b1b6ad0089a54eb4bfcc8d9b09bd546a00000000"
@@ -23,7 +24,7 @@ WRITTEN = {
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_verify_and_recover_agree_on_early_access_share_groups(
-    name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    name: str, tmp_path: Path, capfd: Capfd
 ) -> None:
     partition = tmp_path / "data" / name
     partition.mkdir(parents=True)
@@ -41,9 +42,7 @@ def test_verify_and_recover_agree_on_early_access_share_groups(
     assert run(["verify", str(partition)]) == 1
 
 
-def test_recover_does_not_read_records_of_an_undamaged_partition(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_recover_does_not_read_records_of_an_undamaged_partition(tmp_path: Path, capfd: Capfd) -> None:
     """Reading them took twelve times as long as everything else, only for what `verify` reports."""
     partition = tmp_path / "data" / "__share_group_state-0"
     partition.mkdir(parents=True)

@@ -23,6 +23,7 @@ import pytest
 from fixtures.diseases import bad_crc
 from kseg.cli.main import run
 from tests.support.broker_dirs import broker_dir
+from tests.support.command_lines import Capfd
 from tests.support.other_users import NOBODY, import_everything, run_as_nobody
 from tests.support.pairs import ALL
 from tests.support.status_cases import (
@@ -257,7 +258,7 @@ def test_no_command_hangs_on_a_pipe_in_place_of_a_file(name: str, root: Path) ->
         assert (found["verify"], found["doctor"]) == (1, 1)
 
 
-def test_pipe_is_reported_as_not_a_regular_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_pipe_is_reported_as_not_a_regular_file(tmp_path: Path, capfd: Capfd) -> None:
     os.mkfifo(tmp_path / "meta.properties")
     (tmp_path / "t-0").mkdir()
     assert run(["list", str(tmp_path)]) == 5
@@ -381,9 +382,7 @@ def test_unlistable_partition_does_not_prevent_other_repairs(
     }
 
 
-def test_append_refuses_a_directory_that_is_not_a_partition(
-    root: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_append_refuses_a_directory_that_is_not_a_partition(root: Path, capfd: Capfd) -> None:
     """append used to create a segment in a data directory itself."""
     for make, why in ((healthy, "is a data directory"), (of_something_else, "is not named topic-partition")):
         data = make(root)
@@ -394,17 +393,13 @@ def test_append_refuses_a_directory_that_is_not_a_partition(
         shutil.rmtree(data)
 
 
-def test_file_that_is_not_kafkas_is_not_reported_as_sound(
-    root: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_file_that_is_not_kafkas_is_not_reported_as_sound(root: Path, capfd: Capfd) -> None:
     for command in ("verify", "doctor"):
         assert run([command, str(a_file(root))]) == 0
         assert capfd.readouterr().out.startswith("NOTHING VERIFIED, 1 warning")
 
 
-def test_unknown_policy_message_names_the_options_that_set_one(
-    root: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_unknown_policy_message_names_the_options_that_set_one(root: Path, capfd: Capfd) -> None:
     """`kseg list`, which used to be advised, does not show policies. The message names the options that set one."""
     # remove both metadata logs, because one beside the directory would count
     for data in (healthy(root), root / "base"):

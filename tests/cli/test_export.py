@@ -21,6 +21,7 @@ pytest.importorskip("pyarrow")
 from kseg.cli.main import run
 from kseg.segment.new_files import NewFile
 from tests.cli.test_command_line import imported
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import rows_of
 from tests.support.expected_exports import dumped, exported, files_of
 from tests.support.failing_disks import die_at, rounds
@@ -52,7 +53,7 @@ def everything_in(data: Path) -> list[Path]:
 @pytest.mark.parametrize("jobs", ["1", "3"])
 @pytest.mark.parametrize("form", ["parquet", "arrow", "json", "csv"])
 def test_export_writes_the_records_of_a_data_directory(
-    data: Path, form: str, jobs: str, tmp_path: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
+    data: Path, form: str, jobs: str, tmp_path: Path, unchanged: Unchanged, capfd: Capfd
 ) -> None:
     words = ["--bytes", "base64"] if form == "csv" else []
     with unchanged(data):
@@ -68,7 +69,7 @@ def test_export_writes_the_records_of_a_data_directory(
     assert list(tmp_path.iterdir()) == [tmp_path / "out"]
 
 
-def test_export_json_lines(data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_export_json_lines(data: Path, tmp_path: Path, capfd: Capfd) -> None:
     output = tmp_path / "out"
     words = ["export", "--json", "--to", "parquet", "--partition-by", "topic,hour", "--topic", "metro-*"]
     *results, summary = rows_of(capfd, *words, "--output", output, data, status=0)
@@ -85,7 +86,7 @@ def test_export_json_lines(data: Path, tmp_path: Path, capfd: pytest.CaptureFixt
 
 
 def test_export_skips_or_fails_on_damage(
-    damaged: Path, tmp_path: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
+    damaged: Path, tmp_path: Path, unchanged: Unchanged, capfd: Capfd
 ) -> None:
     output = tmp_path / "out"
     with unchanged(damaged):
@@ -102,7 +103,7 @@ def test_export_skips_or_fails_on_damage(
     assert files_of(output) == before
 
 
-def test_export_save_modes(data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_export_save_modes(data: Path, tmp_path: Path, capfd: Capfd) -> None:
     def export(mode: str, topic: str) -> int:
         words = [
             "export",
@@ -147,7 +148,7 @@ def test_export_save_modes(data: Path, tmp_path: Path, capfd: pytest.CaptureFixt
     ],
 )  # fmt: skip
 def test_export_rejects_wrong_usage(
-    words: list[str], sentence: str, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    words: list[str], sentence: str, data: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     assert run(["export", *words, "--output", str(tmp_path / "out"), str(data)]) == 2
     out, err = capfd.readouterr()
@@ -155,9 +156,7 @@ def test_export_rejects_wrong_usage(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_export_reports_paths_that_are_not_logs(
-    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_export_reports_paths_that_are_not_logs(data: Path, tmp_path: Path, capfd: Capfd) -> None:
     other = data / "fares-0" / "partition.metadata"
     words = ["--output", str(tmp_path / "out"), str(data / "stations-0"), str(other)]
     assert run(["export", "--to", "json", *words]) == 5
@@ -167,16 +166,14 @@ def test_export_reports_paths_that_are_not_logs(
     ]
 
 
-def test_export_refuses_an_output_inside_the_input(
-    data: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_export_refuses_an_output_inside_the_input(data: Path, unchanged: Unchanged, capfd: Capfd) -> None:
     with unchanged(data):
         assert run(["export", "--to", "json", "--output", str(data / "out"), str(data)]) == 4
     assert "is in the input directory" in capfd.readouterr().err
 
 
 def test_export_without_pyarrow_says_what_to_install(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Capfd
 ) -> None:
     import importlib.util
 
@@ -316,7 +313,7 @@ def test_exported_json_lines_can_be_appended_again(
 
 
 def test_csv_stream_of_several_partitions_has_one_header(
-    capture_small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    capture_small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Capfd
 ) -> None:
     monkeypatch.chdir(tmp_path)
     data = str(capture_small / "data")

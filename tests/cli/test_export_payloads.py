@@ -13,6 +13,7 @@ import pyarrow.dataset
 import pytest
 
 from kseg.cli.main import run
+from tests.support.command_lines import Capfd
 from tests.support.registry_dirs import Registry, partition
 
 V1: dict[str, Any] = {
@@ -123,9 +124,7 @@ def test_exported_columns_hold_both_schema_versions(log_dir: Path, tmp_path: Pat
     assert raw[3] == b"\0\0\0\0\x63" and "no schema 99" in errors[3] and "schema 1: " in errors[4]
 
 
-def test_json_and_csv_exports_hold_decoded_values_as_json(
-    log_dir: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_json_and_csv_exports_hold_decoded_values_as_json(log_dir: Path, capfd: Capfd) -> None:
     place = ["--value-format", "avro", "--quiet", "--no-meta", str(log_dir / "orders-0")]
     assert run(["export", "--to", "json", "--output", "-", *place]) == 0
     first, second, null = map(json.loads, capfd.readouterr().out.splitlines())
@@ -141,7 +140,7 @@ def test_json_and_csv_exports_hold_decoded_values_as_json(
 
 
 def test_topics_with_different_columns_need_separate_directories(
-    log_dir: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    log_dir: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     registry = Registry()
     payload = registry.avro("users", '"string"', "Ada")

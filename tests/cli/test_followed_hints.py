@@ -24,6 +24,7 @@ from kseg.segment.findings import CATALOGUE
 from kseg.segment.terminal import shell_quoted
 from tests.internal_topics.metadata_logs import topic_id
 from tests.recovery.verify.test_verify_side_diseases import SIDE_DISEASES
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import rows_of
 from tests.support.damaged_dirs import ID, INNER
 
@@ -78,7 +79,7 @@ def data(sound: Path, tmp_path: Path) -> Path:
 class Shell:
     """Runs commands and reads the suggested next command."""
 
-    def __init__(self, capfd: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, capfd: Capfd) -> None:
         self._capfd = capfd
 
     def type(self, *words: str | Path) -> tuple[int, list[str]]:
@@ -99,7 +100,7 @@ class Shell:
 
 
 @pytest.fixture
-def shell(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
+def shell(capfd: Capfd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
     monkeypatch.chdir(tmp_path)
     return Shell(capfd)
 
@@ -119,9 +120,7 @@ def test_printed_append_command_carries_out_the_plan(data: Path, partition: str,
     assert shell.type("undo", target)[0] == 0
 
 
-def test_append_hint_after_a_pipe_asks_for_the_input_again(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_append_hint_after_a_pipe_asks_for_the_input_again(data: Path, capfd: Capfd) -> None:
     """The plan has consumed the pipe, so the same command without the pipe would not work."""
     lines = data.with_name("lines.jsonl")
     lines.write_text('{"type":"record","value":"b"}\n', encoding="utf-8")
@@ -215,7 +214,7 @@ def test_hint_repairs_nine_partitions_in_one_run(data: Path, shell: Shell) -> No
 @pytest.mark.evidence("meta-properties")
 @pytest.mark.parametrize("content", [None, b"", b"version=1\n", b"\0" * 70])
 def test_hint_asks_last_for_values_only_the_user_knows(
-    data: Path, content: bytes | None, shell: Shell, capfd: pytest.CaptureFixture[str]
+    data: Path, content: bytes | None, shell: Shell, capfd: Capfd
 ) -> None:
     """It is asked for in one line with all other repairs. With the values filled in, that command repairs everything."""
     (data / "meta.properties").unlink()
@@ -258,7 +257,7 @@ def marked(data: Path) -> Path:
     "command", [name for name in COMMANDS if name not in ("groups", "metadata", "doctor", "undo")]
 )
 def test_directory_marked_for_deletion_is_not_damage(
-    data: Path, marked: Path, command: str, shell: Shell, capfd: pytest.CaptureFixture[str]
+    data: Path, marked: Path, command: str, shell: Shell, capfd: Capfd
 ) -> None:
     status = run([command, *COMMANDS[command], str(data)])
     output = "".join(capfd.readouterr())
@@ -275,7 +274,7 @@ def test_directory_marked_for_deletion_is_not_repaired(data: Path, marked: Path,
 
 
 def test_directory_marked_for_deletion_can_be_given_explicitly(
-    marked: Path, shell: Shell, capfd: pytest.CaptureFixture[str]
+    marked: Path, shell: Shell, capfd: Capfd
 ) -> None:
     """As if somebody deleted a topic by mistake and stopped the broker before it deleted the files."""
     status, words = shell.type("verify", *NOW, marked)
@@ -286,7 +285,7 @@ def test_directory_marked_for_deletion_can_be_given_explicitly(
 
 
 def test_directory_marked_for_deletion_is_named_if_nothing_else_matches(
-    data: Path, marked: Path, capfd: pytest.CaptureFixture[str]
+    data: Path, marked: Path, capfd: Capfd
 ) -> None:
     assert run(["recover", "--topic", "metro", "--partition", "0", str(data)]) == 2
     assert f"{marked} is marked for deletion" in capfd.readouterr().err

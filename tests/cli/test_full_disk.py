@@ -16,6 +16,7 @@ from kseg.cli.main import run
 from tests.support import trees
 from tests.support.archives import nothing_attached, tar_of
 from tests.support.change_cases import CHANGINGS, NOW, OLD_NS, RETAIN
+from tests.support.command_lines import Capfd
 from tests.support.compact_helpers import Topic
 from tests.support.failing_disks import held
 from tests.support.mounts import done_or_skipped, mounted
@@ -97,7 +98,7 @@ def test_retain_with_limits_and_purge_purges_first(disk: Path, capture_small: Pa
     "words", [["--free", "200KiB"], ["--retention-ms", "1d", "--file-delete-delay-ms", "0"]]
 )
 def test_retain_free_purge_needs_no_free_byte_and_no_marks(
-    disk: Path, words: list[str], capfd: pytest.CaptureFixture[str]
+    disk: Path, words: list[str], capfd: Capfd
 ) -> None:
     data = disk / "data"
     data.mkdir()
@@ -135,7 +136,7 @@ def test_retain_free_purge_needs_no_free_byte_and_no_marks(
 
 @pytest.mark.parametrize("command", list(CHANGINGS))
 def test_change_without_room_says_how_much_it_needs_and_changes_nothing(
-    disk: Path, command: str, capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    disk: Path, command: str, capture_small: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     data = disk / "data"
     changing = CHANGINGS[command]
@@ -158,7 +159,7 @@ def test_change_without_room_says_how_much_it_needs_and_changes_nothing(
 @pytest.mark.parametrize("spare", [0, 3, 40])
 @pytest.mark.parametrize("command", ["recover", "compact", "retain"])
 def test_change_without_inodes_says_so_and_is_atomic(
-    command: str, spare: int, capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    command: str, spare: int, capture_small: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     """The message used to say how many bytes were needed, although millions were free."""
     changing = CHANGINGS[command]
@@ -219,9 +220,7 @@ def test_retain_marks_with_a_journal_on_another_disk(disk: Path, capture_small: 
     assert held(partition) == start and os.statvfs(disk).f_bavail == 0
 
 
-def test_full_disk_of_the_journal_is_not_one_of_the_logs(
-    disk: Path, data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_full_disk_of_the_journal_is_not_one_of_the_logs(disk: Path, data: Path, capfd: Capfd) -> None:
     """Deleting logs, which used to be recommended, makes no room for the journal."""
     log = max((data / "fares-0").glob("*.log"))
     os.truncate(log, log.stat().st_size - 1)
@@ -237,7 +236,7 @@ def test_full_disk_of_the_journal_is_not_one_of_the_logs(
 
 @pytest.mark.parametrize("layout", ["log dir", "new", "0.7"])
 def test_append_without_room_is_refused_before_it_writes(
-    disk: Path, tmp_path: Path, layout: str, capfd: pytest.CaptureFixture[str]
+    disk: Path, tmp_path: Path, layout: str, capfd: Capfd
 ) -> None:
     lines = tmp_path / "lines.jsonl"
     lines.write_text("".join(json.dumps({"value": "x" * 1000 + str(number)}) + "\n" for number in range(300)))
@@ -265,9 +264,7 @@ def test_append_without_room_is_refused_before_it_writes(
     assert run([*words, "--from", str(few), str(target)]) == 0
 
 
-def test_holes_are_read_on_a_full_tmpfs(
-    disk: Path, capture_small: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_holes_are_read_on_a_full_tmpfs(disk: Path, capture_small: Path, capfd: Capfd) -> None:
     """Reading a hole through a mapping allocates nothing, even on tmpfs, so the answers are the same as with free space."""
     place = Path(shutil.copytree(capture_small / "data" / "metro-none-0", disk / "metro-none-0"))
     log = place / f"{0:020}.log"
@@ -293,7 +290,7 @@ def test_holes_are_read_on_a_full_tmpfs(
 
 
 def test_unpacking_an_archive_member_without_room_is_reported(
-    disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Capfd
 ) -> None:
     """This is reported before a byte is copied, or when the space is used up in the meantime. The log is not called damaged, and nothing is
     left behind."""

@@ -12,6 +12,7 @@ import pytest
 
 from kseg.cli.given_paths import without_globs
 from kseg.cli.main import run
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import rows_of
 from tests.support.doctor_helpers import NOW
 
@@ -39,9 +40,7 @@ def pattern(folder: str | Path) -> list[str]:
     ],
     ids=" ".join,
 )
-def test_pattern_gives_the_output_of_the_directory(
-    words: list[str], data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_pattern_gives_the_output_of_the_directory(words: list[str], data: Path, capfd: Capfd) -> None:
     with (data / "metro-none-0" / f"{72:020d}.log").open("r+b") as log:
         log.truncate(5000)
     status = run([*words, str(data)])
@@ -112,7 +111,7 @@ FIRST = f"{0:020d}.log"
     "words", [["verify"], ["recover"], ["list"], ["lookup", "--latest"]], ids=lambda words: words[0]
 )
 def test_file_counts_once_whatever_leads_to_it(
-    words: list[str], data: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    words: list[str], data: Path, monkeypatch: pytest.MonkeyPatch, capfd: Capfd
 ) -> None:
     """Its errors and records were counted twice, and an export had them twice."""
     (data / "metro-none-0" / FIRST).open("r+b").truncate(5000)
@@ -129,9 +128,7 @@ def test_file_counts_once_whatever_leads_to_it(
     assert rows("metro-none-0", os.path.join("..", "data", "metro-none-0"), file) == whole
 
 
-def test_file_that_is_no_part_of_the_work_on_its_directory_stays(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_file_that_is_no_part_of_the_work_on_its_directory_stays(data: Path, capfd: Capfd) -> None:
     """A deleted file, and one without a meaning, are verified only where they are named."""
     partition = data / "stations-0"
     deleted = partition / f"{FIRST}.deleted"
@@ -140,7 +137,7 @@ def test_file_that_is_no_part_of_the_work_on_its_directory_stays(
 
 
 def test_link_from_elsewhere_stands_for_the_partition_in_its_data_directory(
-    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    data: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     """The checkpoints stayed beyond the end of the log, and the clean-shutdown marker untrue."""
     partition = data / "metro-none-0"
@@ -164,9 +161,7 @@ def test_link_from_elsewhere_stands_for_the_partition_in_its_data_directory(
     assert contents(data)["recovery-point-offset-checkpoint"] == before["recovery-point-offset-checkpoint"]
 
 
-def test_link_from_elsewhere_has_its_topics_configuration(
-    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_link_from_elsewhere_has_its_topics_configuration(data: Path, tmp_path: Path, capfd: Capfd) -> None:
     link = tmp_path / "stations-0"
     link.symlink_to(data / "stations-0")
     assert run(["retain", "--retention-ms", "1", *NOW, str(link)]) == 0
@@ -175,7 +170,7 @@ def test_link_from_elsewhere_has_its_topics_configuration(
 
 @pytest.mark.parametrize("command", ["verify", "list", "dump", "recover", "doctor"])
 def test_archive_of_another_kind_and_unmatched_pattern_are_explained(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], command: str
+    tmp_path: Path, capfd: Capfd, command: str
 ) -> None:
     """The archive was only said to be none of Kafka's files, with exit status 0."""
     archive = tmp_path / "backup.zip"

@@ -16,17 +16,18 @@ from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
 from kseg.internal_topics.groups.share_state import SHARE_GROUP_STATE
 from tests.internal_topics import metadata_logs as metadata
 from tests.internal_topics.coordinator_logs import T0, batch, key, marker, value, write_segment
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import of_type, rows_of
 from tests.support.group_dirs import FARES, broker, commit
 
 Rows = list[dict[str, Any]]
 
 
-def groups(capfd: pytest.CaptureFixture[str], *words: object, status: int = 0) -> Rows:
+def groups(capfd: Capfd, *words: object, status: int = 0) -> Rows:
     return rows_of(capfd, "groups", *words, status=status)
 
 
-def test_groups_of_a_real_broker_capture(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_groups_of_a_real_broker_capture(capture_small: Path, capfd: Capfd) -> None:
     """The expectations are from the dump tool's text for the same log."""
     rows = groups(capfd, capture_small / "data")
     (group,) = of_type(rows, "group")
@@ -54,7 +55,7 @@ def test_groups_of_a_real_broker_capture(capture_small: Path, capfd: pytest.Capt
     assert {row["log_end_offset"] for row in of_type(before, "offset")} == {None}
 
 
-def test_groups_of_old_brokers(legacy_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_groups_of_old_brokers(legacy_small: Path, capfd: Capfd) -> None:
     """0.9 wrote commits with an expiry time. 0.10 and 1.1 wrote other versions to the same log."""
     for state in ("0.9.0.1/2-compacted", "0.10.2.2/3-compacted", "1.1.1/4-compacted"):
         rows = groups(capfd, legacy_small / "data" / state)
@@ -65,9 +66,7 @@ def test_groups_of_old_brokers(legacy_small: Path, capfd: pytest.CaptureFixture[
         assert not of_type(rows, "finding")
 
 
-def test_group_deleted_by_a_broker_before_0_10_is_gone(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_group_deleted_by_a_broker_before_0_10_is_gone(tmp_path: Path, capfd: Capfd) -> None:
     """Messages of v0 have no timestamps, and the tombstone of the group is one of them."""
     gone = (key(CONSUMER_OFFSETS, 2, group="gone"), None)
     log_dir = broker(tmp_path, batch(0, commit(4)), batch(1, gone, at_ms=-1, leader_epoch=-1, magic=0))
@@ -77,9 +76,7 @@ def test_group_deleted_by_a_broker_before_0_10_is_gone(
     assert "1969" not in out
 
 
-def test_groups_json_has_every_field_of_the_contract(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_groups_json_has_every_field_of_the_contract(tmp_path: Path, capfd: Capfd) -> None:
     log_dir = broker(
         tmp_path,
         batch(0, commit(4, topicId=FARES), commit(7, partition=1)),
@@ -118,9 +115,7 @@ def test_groups_json_has_every_field_of_the_contract(
     assert [row["offset"] for row in of_type(groups(capfd, "--at", T0 + 50, ended), "offset")] == [9]
 
 
-def test_member_keeps_revoking_partitions_but_none_of_deleted_topics(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_member_keeps_revoking_partitions_but_none_of_deleted_topics(tmp_path: Path, capfd: Capfd) -> None:
     """This is how a coordinator describes it: see tests/kafka/test_random_groups.py, and for the deleted topic test_groups_broker.py."""
     fares, gone = FARES, metadata.topic_id(8)
     part = {"assignmentEpochs": None}
@@ -169,7 +164,7 @@ def test_member_keeps_revoking_partitions_but_none_of_deleted_topics(
             assert [(each["topic"], each["partition"]) for each in row["assignment"]] == expected
 
 
-def test_groups_say_where_a_consumer_would_start(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_groups_say_where_a_consumer_would_start(tmp_path: Path, capfd: Capfd) -> None:
     other = metadata.topic_id(9)
     log_dir = broker(
         tmp_path,
@@ -193,9 +188,7 @@ def test_groups_say_where_a_consumer_would_start(tmp_path: Path, capfd: pytest.C
     assert "1 offset beyond the log end" in text
 
 
-def test_group_in_an_unexpected_partition_reveals_the_partition_count(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_group_in_an_unexpected_partition_reveals_the_partition_count(tmp_path: Path, capfd: Capfd) -> None:
     """`g` hashes to partition 3 of 50. If it is found in another one, the topic does not have 50 partitions, and `my-group` may be in any
     of them."""
     here = tmp_path / f"{CONSUMER_OFFSETS}-1"
@@ -212,9 +205,7 @@ def test_group_in_an_unexpected_partition_reveals_the_partition_count(
     assert "how many there are is not known without a metadata log" in capfd.readouterr().out
 
 
-def test_group_whose_offsets_partition_is_absent_is_unknown(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_group_whose_offsets_partition_is_absent_is_unknown(tmp_path: Path, capfd: Capfd) -> None:
     """`my-group` hashes to partition 12 of 50, but with one partition, as the metadata log says, to that one."""
     log_dir = broker(tmp_path, batch(0, commit(4)))
     rows = groups(capfd, "--group", "my-group", log_dir, status=1)
@@ -241,7 +232,7 @@ def test_group_whose_offsets_partition_is_absent_is_unknown(
 
 
 @pytest.mark.behaviour("G13")
-def test_reset_file_is_quoted_like_jackson_csv(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_reset_file_is_quoted_like_jackson_csv(tmp_path: Path, capfd: Capfd) -> None:
     """As jackson-csv writes it: text of more than 24 characters or with characters below `-` is quoted."""
     names = ["t", "my.topic-1_x", "a" * 24, "b" * 25]
     commits = [commit(at, group, name) for group in ('say "hi"', "a,b") for at, name in enumerate(names)]
@@ -262,9 +253,7 @@ def test_reset_file_is_quoted_like_jackson_csv(tmp_path: Path, capfd: pytest.Cap
     assert capfd.readouterr().err == f"kseg groups: no offset to reset: {empty} is empty\n"
 
 
-def test_reset_command_names_every_group_of_the_reset_file(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_reset_command_names_every_group_of_the_reset_file(tmp_path: Path, capfd: Capfd) -> None:
     """kafka-consumer-groups.sh --all-groups leaves out groups that the broker no longer has (tests/kafka/test_offsets_after_start.py)."""
     for count in (20, 21):
         names = [f"g{number:02}" for number in range(count)]
@@ -278,9 +267,7 @@ def test_reset_command_names_every_group_of_the_reset_file(
             assert "(--group NAME for each that the broker no longer has)" in told and "--all-groups" in told
 
 
-def test_history_shows_a_group_whose_offset_went_back(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_history_shows_a_group_whose_offset_went_back(tmp_path: Path, capfd: Capfd) -> None:
     log_dir = broker(
         tmp_path,
         batch(0, commit(9), at_ms=T0),
@@ -299,7 +286,7 @@ def test_history_shows_a_group_whose_offset_went_back(
     assert "offsets went back 1 time" in capfd.readouterr().out
 
 
-def test_share_group_progress_is_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_share_group_progress_is_shown(tmp_path: Path, capfd: Capfd) -> None:
     batches = [(3, 4, 0, 1), (5, 5, 4, 5), (6, 6, 2, 1)]
     state = value(
         SHARE_GROUP_STATE,
@@ -337,7 +324,7 @@ def test_share_group_progress_is_shown(tmp_path: Path, capfd: pytest.CaptureFixt
 
 
 def test_share_state_in_another_partition_than_the_coordinators_is_unreachable(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capfd: Capfd
 ) -> None:
     """`__share_group_state` was given more partitions. A real 4.3.1 broker then answers for such a state like for none, and a member of the
     group reads nothing, until kafka-share-groups.sh has reset its offsets."""
@@ -371,9 +358,7 @@ def test_share_state_in_another_partition_than_the_coordinators_is_unreachable(
     assert "their members get no record (s fares-0)" in text
 
 
-def test_groups_report_a_record_that_fails_the_load(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_groups_report_a_record_that_fails_the_load(tmp_path: Path, capfd: Capfd) -> None:
     log_dir = broker(tmp_path, batch(0, commit(4), (commit(4)[0], b"\0\3"), commit(5)))
     rows = groups(capfd, log_dir, status=1)
     (finding,) = of_type(rows, "finding")
@@ -386,7 +371,7 @@ def test_groups_report_a_record_that_fails_the_load(
 @pytest.mark.parametrize("is_clean", [False, True], ids=["unclean", "clean"])
 @pytest.mark.parametrize("where", ["middle", "end", "torn", "below the recovery point"])
 def test_damage_that_a_start_removes_does_not_fail_the_load(
-    where: str, is_clean: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    where: str, is_clean: bool, tmp_path: Path, capfd: Capfd
 ) -> None:
     """For what a broker does, see tests/kafka/test_group_load.py."""
     parts = [batch(at, commit(at, f"group {at}")) for at in range(4)]
@@ -420,7 +405,7 @@ def test_damage_that_a_start_removes_does_not_fail_the_load(
 
 @pytest.mark.parametrize(("at", "is_certain"), [(0, True), (9, False)], ids=["version", "leader epoch"])
 def test_share_group_damage_that_fails_the_load_is_reported(
-    at: int, is_certain: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    at: int, is_certain: bool, tmp_path: Path, capfd: Capfd
 ) -> None:
     """Observed with a real broker: "Deserializing record … from __share_group_state-0 failed"."""
     fields = {"snapshotEpoch": 0, "stateEpoch": 1, "leaderEpoch": 2, "startOffset": 3, "stateBatches": []}
@@ -437,7 +422,7 @@ def test_share_group_damage_that_fails_the_load_is_reported(
     assert finding["message"].endswith("; a coordinator fails to load the partition") == is_certain
 
 
-def test_ten_thousand_groups_fit_on_a_screen(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_ten_thousand_groups_fit_on_a_screen(tmp_path: Path, capfd: Capfd) -> None:
     commits = [commit(number % 10, f"group-{number:05}") for number in range(10_000)]
     log_dir = broker(
         tmp_path, *(batch(first, *commits[first : first + 500]) for first in range(0, 10_000, 500))
@@ -451,16 +436,14 @@ def test_ten_thousand_groups_fit_on_a_screen(tmp_path: Path, capfd: pytest.Captu
     assert "… and 9,980 more groups (--verbose shows all)" in lines
 
 
-def test_groups_can_be_limited_to_some_offsets(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_groups_can_be_limited_to_some_offsets(tmp_path: Path, capfd: Capfd) -> None:
     commits = [commit(1, "g", topic, number) for topic in ("fares", "rides") for number in (0, 1)]
     log_dir = broker(tmp_path, batch(0, *commits))
     rows = groups(capfd, "--topic", "f*", "--partition", 1, log_dir)
     assert [(row["topic"], row["partition"]) for row in of_type(rows, "offset")] == [("fares", 1)]
 
 
-def test_groups_use_the_replica_with_the_highest_end(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_groups_use_the_replica_with_the_highest_end(tmp_path: Path, capfd: Capfd) -> None:
     ahead = broker(tmp_path / "1", batch(0, commit(1), commit(5)), fares=20)
     behind = broker(tmp_path / "2", batch(0, commit(1)))
     (offset,) = of_type(groups(capfd, behind, ahead), "offset")
@@ -468,18 +451,14 @@ def test_groups_use_the_replica_with_the_highest_end(
 
 
 @pytest.mark.parametrize("words", [[], ["--group", "x"]])
-def test_groups_without_a_coordinator_log_is_an_error(
-    words: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_groups_without_a_coordinator_log_is_an_error(words: list[str], tmp_path: Path, capfd: Capfd) -> None:
     write_segment(tmp_path / "fares-0", batch(0, (None, b"v")))
     assert run(["groups", *words, str(tmp_path)]) == 2
     assert "no partition of __consumer_offsets" in capfd.readouterr().err
     assert run(["groups", *words, str(tmp_path / "none")]) == 3
 
 
-def test_verify_names_records_that_fail_a_coordinator_load(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_verify_names_records_that_fail_a_coordinator_load(tmp_path: Path, capfd: Capfd) -> None:
     log_dir = broker(tmp_path, batch(0, commit(4), (commit(4)[0], b"\0\3"), commit(5)))
     share = log_dir / f"{SHARE_GROUP_STATE}-0"
     write_segment(share, batch(0, (None, b"\0\0")))
@@ -495,7 +474,7 @@ def test_verify_names_records_that_fail_a_coordinator_load(
             assert places == {(f"{CONSUMER_OFFSETS}-0", 1), (f"{SHARE_GROUP_STATE}-0", 0)}
 
 
-def test_list_shows_the_lag_of_each_partition(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_list_shows_the_lag_of_each_partition(tmp_path: Path, capfd: Capfd) -> None:
     log_dir = broker(tmp_path, batch(0, commit(4), commit(9, "fast")))
     rows = rows_of(capfd, "list", "--groups", log_dir)
     lags = {row["partition"]: row["groups"] for row in rows if row["type"] == "partition"}
@@ -514,7 +493,7 @@ def test_list_shows_the_lag_of_each_partition(tmp_path: Path, capfd: pytest.Capt
 
 @pytest.mark.parametrize("command", [["groups"], ["list", "--groups"]])
 def test_coordinator_log_may_be_in_a_directory_that_cannot_be_read(
-    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Capfd
 ) -> None:
     write_segment(tmp_path / "fares-0", batch(0, (None, b"v")))
     unread = tmp_path / "unread"

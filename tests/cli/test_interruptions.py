@@ -15,7 +15,7 @@ from kseg.jobs.events import Event, Row, Work
 from kseg.jobs.guarded import guarded as real
 from kseg.segment.partition.targets import PartitionTarget
 from tests.cli.test_undo_runs import several
-from tests.support.command_lines import default_jobs
+from tests.support.command_lines import Capfd, default_jobs
 from tests.support.trees import tree_state
 
 
@@ -34,9 +34,7 @@ def interrupted(words: list[str], at: str) -> int:
         return run(words)
 
 
-def test_interrupted_change_prints_working_continue_and_undo_commands(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_interrupted_change_prints_working_continue_and_undo_commands(data: Path, capfd: Capfd) -> None:
     several(data)
     before = tree_state(data)
     assert (
@@ -60,9 +58,7 @@ def test_interrupted_change_prints_working_continue_and_undo_commands(
     assert tree_state(data) == before
 
 
-def test_interrupted_copy_is_continued_by_the_same_command(
-    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_interrupted_copy_is_continued_by_the_same_command(data: Path, tmp_path: Path, capfd: Capfd) -> None:
     copy = tmp_path / "copy"
     words = ["compact", "--output", str(copy), "--cleanup-policy", "compact", str(data)]
     assert interrupted(words, "metro-zstd-0") == 130
@@ -73,16 +69,12 @@ def test_interrupted_copy_is_continued_by_the_same_command(
     assert (copy / "metro-zstd-0").is_dir()
 
 
-def test_interrupt_before_the_first_target_gives_no_verdict(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_interrupt_before_the_first_target_gives_no_verdict(data: Path, capfd: Capfd) -> None:
     assert interrupted(["recover", "--apply", str(data)], "__cluster_metadata-0") == 130
     assert capfd.readouterr().out.splitlines()[0] == "INTERRUPTED after 0 of 12 targets"
 
 
-def test_interrupt_without_changes_does_not_advise_undoing_an_earlier_run(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_interrupt_without_changes_does_not_advise_undoing_an_earlier_run(data: Path, capfd: Capfd) -> None:
     several(data)
     assert run(["recover", "--apply", "--quiet", str(data)]) == 0
     capfd.readouterr()
@@ -93,7 +85,7 @@ def test_interrupt_without_changes_does_not_advise_undoing_an_earlier_run(
 
 
 def test_interrupted_doctor_does_not_say_that_nothing_is_to_be_done(
-    data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    data: Path, capfd: Capfd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     several(data)
 

@@ -15,6 +15,7 @@ import pytest
 from kseg.change.apply.disk import Disk
 from kseg.cli.main import run
 from tests.support.change_cases import CHANGINGS, NOW
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import rows_of
 from tests.support.failing_disks import Held, held
 from tests.support.mounts import done_or_skipped, mounted
@@ -28,7 +29,7 @@ def all_held(data: Path) -> dict[str, dict[str, Held]]:
 @pytest.mark.evidence("kseg-journal-elsewhere")
 @pytest.mark.parametrize("command", list(CHANGINGS))
 def test_run_with_journal_elsewhere_is_undone(
-    command: str, capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    command: str, capture_small: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     data, away = tmp_path / "data", tmp_path / "away"
     changing = CHANGINGS[command]
@@ -57,12 +58,7 @@ def test_run_with_journal_elsewhere_is_undone(
 @pytest.mark.parametrize("at", [0, 3, 7])
 @pytest.mark.parametrize("command", list(CHANGINGS))
 def test_run_whose_journals_are_unmounted_meanwhile_is_undone(
-    command: str,
-    at: int,
-    capture_small: Path,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    command: str, at: int, capture_small: Path, tmp_path: Path, capfd: Capfd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rest of a run wrote its journals to the mount point: then they were out of reach once the disk was back, the others before."""
     data, away = tmp_path / "data", tmp_path / "away"
@@ -88,10 +84,7 @@ def test_run_whose_journals_are_unmounted_meanwhile_is_undone(
 
 
 def test_append_whose_journal_is_unmounted_meanwhile_says_so(
-    capture_small: Path,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    capture_small: Path, tmp_path: Path, capfd: Capfd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It used to say only that nothing was changed by its undo, which failed as well."""
     data, away, lines = tmp_path / "data", tmp_path / "away", tmp_path / "lines.jsonl"
@@ -142,7 +135,7 @@ def unmounting(at: int, away: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_verify_does_not_report_ksegs_own_files_in_a_partition(
-    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    capture_small: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     """`verify` used to report pointers, files kept for undo, and the journal of a killed run as not being files of Kafka."""
     data, partition = tmp_path / "data", tmp_path / "data" / "metro-none-0"
@@ -166,7 +159,7 @@ def test_verify_does_not_report_ksegs_own_files_in_a_partition(
 
 @pytest.mark.parametrize("is_new", [False, True])
 def test_append_with_journal_elsewhere_is_undone(
-    is_new: bool, capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    is_new: bool, capture_small: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     data, away = tmp_path / "data", tmp_path / "away"
     shutil.copytree(capture_small / "data", data)
@@ -184,7 +177,7 @@ def test_append_with_journal_elsewhere_is_undone(
 
 
 def test_older_change_is_not_undone_instead_of_one_without_its_journal(
-    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    capture_small: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     """The first of two appends to different partitions used to be undone while the journal of the second was not mounted."""
     data, away, line = tmp_path / "data", tmp_path / "away", tmp_path / "line.jsonl"
@@ -211,7 +204,7 @@ def test_older_change_is_not_undone_instead_of_one_without_its_journal(
 
 
 def test_impossible_quarantine_is_refused_and_leaves_nothing_behind(
-    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    capture_small: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     data, file = tmp_path / "data", tmp_path / "file"
     file.touch()

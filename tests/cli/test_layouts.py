@@ -18,7 +18,7 @@ import pytest
 from kseg.cli.main import run
 from kseg.segment.partition.recognition import MAX_LEVELS
 from kseg.segment.partition.targets import Expansion, LogDirTarget, PartitionTarget, resolve_targets
-from tests.support.command_lines import json_run
+from tests.support.command_lines import Capfd, json_run
 
 PARTITIONS = ("fares-0", "gates-append-0", "metro-zstd-0")
 FIRST = f"{0:020}.log"
@@ -81,9 +81,7 @@ LAYOUTS = {
 
 @pytest.mark.evidence("layout")
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_damage_is_found_in_every_layout(
-    layout: str, disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_damage_is_found_in_every_layout(layout: str, disk: Disk, tmp_path: Path, capfd: Capfd) -> None:
     given, below = (tmp_path / part for part in LAYOUTS[layout])
     made = disk(str(below.relative_to(tmp_path)), *PARTITIONS, damaged=True)
     targets = [
@@ -99,7 +97,7 @@ def test_damage_is_found_in_every_layout(
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_command_finds_the_partitions_in_every_layout(
-    layout: str, disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    layout: str, disk: Disk, tmp_path: Path, capfd: Capfd
 ) -> None:
     given, below = (tmp_path / part for part in LAYOUTS[layout])
     made = disk(str(below.relative_to(tmp_path)), *PARTITIONS)
@@ -125,9 +123,7 @@ def test_every_command_finds_the_partitions_in_every_layout(
     assert {f"{line['topic']}-{line['partition']}" for line in lines} == set(PARTITIONS)
 
 
-def test_all_disks_of_one_node_are_read(
-    disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_all_disks_of_one_node_are_read(disk: Disk, tmp_path: Path, capfd: Capfd) -> None:
     """Disks mounted as by Strimzi, each with its own lost+found, and one that is not mounted."""
     disk("data-0/kafka-log0", "fares-0")
     disk("data-1/kafka-log0", "metro-zstd-0", damaged=True, directory=OTHER_DIRECTORY_ID)
@@ -156,7 +152,7 @@ def test_partition_is_recognized_by_its_content(disk: Disk, tmp_path: Path) -> N
     assert found == [str(made / "empty-7"), str(made / "fares-0")]
 
 
-def test_misplaced_segment_file_hides_no_partition(disk: Disk, capfd: pytest.CaptureFixture[str]) -> None:
+def test_misplaced_segment_file_hides_no_partition(disk: Disk, capfd: Capfd) -> None:
     """Somebody copied a segment or a partition.metadata to the wrong place."""
     made = disk("kafka", *PARTITIONS, damaged=True)
     shutil.copy(made / "fares-0" / "partition.metadata", made)
@@ -170,9 +166,7 @@ def test_misplaced_segment_file_hides_no_partition(disk: Disk, capfd: pytest.Cap
 
 @pytest.mark.evidence("nested-log-dir")
 @pytest.mark.parametrize("name", ["data-0", "more"])
-def test_nested_data_directory_is_named_and_verified(
-    name: str, disk: Disk, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_nested_data_directory_is_named_and_verified(name: str, disk: Disk, capfd: Capfd) -> None:
     """A 4.3.1 broker takes it for an empty partition data-0, finds no topic with its id, and renames it to `data-0.<id>-stray`. With
     another name the broker does not start."""
     outer = disk("kafka", "fares-0")
@@ -186,9 +180,7 @@ def test_nested_data_directory_is_named_and_verified(
 # --- links
 
 
-def test_loops_of_links_are_not_followed(
-    disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_loops_of_links_are_not_followed(disk: Disk, tmp_path: Path, capfd: Capfd) -> None:
     made = disk("srv/b/kafka", "fares-0")
     (tmp_path / "srv" / "self").symlink_to(tmp_path / "srv")
     (tmp_path / "srv" / "b" / "up").symlink_to("..")
@@ -203,9 +195,7 @@ def test_loops_of_links_are_not_followed(
     assert status == 1 and ("nested-log-dir", str(made / "loop-0")) in findings(rows)
 
 
-def test_directories_below_the_depth_limit_are_named(
-    disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_directories_below_the_depth_limit_are_named(disk: Disk, tmp_path: Path, capfd: Capfd) -> None:
     disk("kafka", "fares-0")
     deep = tmp_path.joinpath(*["x"] * (MAX_LEVELS + 1))
     deep.mkdir(parents=True)
@@ -214,7 +204,7 @@ def test_directories_below_the_depth_limit_are_named(
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may list every directory")
-def test_unlistable_directory_is_named(disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_unlistable_directory_is_named(disk: Disk, tmp_path: Path, capfd: Capfd) -> None:
     disk("kafka", "fares-0")
     (tmp_path / "private").mkdir(mode=0)
     status, rows = json_run("verify", tmp_path, capfd=capfd)
@@ -228,7 +218,7 @@ def test_unlistable_directory_is_named(disk: Disk, tmp_path: Path, capfd: pytest
 
 @pytest.mark.evidence("partition-twice")
 def test_partition_in_two_data_directories_of_a_node_is_an_error(
-    disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    disk: Disk, tmp_path: Path, capfd: Capfd
 ) -> None:
     disk("a", "fares-0", "gates-append-0")
     disk("b", "fares-0", f"gates-append-0.{MARK}-future", directory=OTHER_DIRECTORY_ID)
@@ -254,7 +244,7 @@ def test_partition_in_two_data_directories_of_a_node_is_an_error(
 @pytest.mark.evidence("partition-twice")
 @pytest.mark.parametrize(("real", "link"), ["ab", "ba"])
 def test_link_to_a_partition_is_moved_out_and_not_the_partition(
-    real: str, link: str, disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    real: str, link: str, disk: Disk, tmp_path: Path, capfd: Capfd
 ) -> None:
     disk("a", "fares-0", "gates-append-0")
     disk("b", "fares-0", directory=OTHER_DIRECTORY_ID)
@@ -273,7 +263,7 @@ def test_link_to_a_partition_is_moved_out_and_not_the_partition(
 
 @pytest.mark.evidence("directory-id-twice")
 def test_copied_data_directory_beside_the_original_is_reported_once(
-    disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    disk: Disk, tmp_path: Path, capfd: Capfd
 ) -> None:
     disk("kafka", *PARTITIONS)
     disk("kafka.bak", *PARTITIONS)
@@ -284,7 +274,7 @@ def test_copied_data_directory_beside_the_original_is_reported_once(
 
 @pytest.mark.evidence("directory-id-twice")
 def test_directory_id_of_another_node_does_not_tell_the_node(
-    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    electing_small: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     """The step restores the directory id. It used to give the directory the node id of the other node, although both were there."""
     data = [tmp_path / "killed" / f"node-{node_id}" / "data" for node_id in (1, 2, 3, 9)]
@@ -308,7 +298,7 @@ def test_directory_id_of_another_node_does_not_tell_the_node(
     ("identity", "field"), [({"node": "2"}, "node.id"), ({"cluster": "Nz9XvQe1R0mU7bTq2LkP5w"}, "cluster.id")]
 )
 def test_disks_of_several_nodes_are_not_damage(
-    identity: dict[str, str], field: str, disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    identity: dict[str, str], field: str, disk: Disk, tmp_path: Path, capfd: Capfd
 ) -> None:
     """Several nodes normally have replicas of the same partition."""
     disk("a", "fares-0")

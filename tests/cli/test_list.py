@@ -14,6 +14,7 @@ from kseg.cli.main import run
 from kseg.cli.text.columns import TextColumn, aligned
 from tests.internal_topics.metadata_logs import record, topic, topic_id, write_log
 from tests.support.broker_dirs import broker_dir
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import rows_of
 from tests.support.copies import batches, write
 
@@ -21,7 +22,7 @@ Unchanged = Callable[..., AbstractContextManager[None]]
 
 
 def test_every_file_of_a_data_directory_is_listed(
-    capture_small: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
+    capture_small: Path, unchanged: Unchanged, capfd: Capfd
 ) -> None:
     data = capture_small / "data"
     with unchanged(data):
@@ -37,7 +38,7 @@ def test_every_file_of_a_data_directory_is_listed(
 
 
 def test_list_says_that_a_garbage_timestamp_is_not_a_date(
-    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    capture_small: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     data = Path(shutil.copytree(capture_small / "data" / "fares-0", tmp_path / "data" / "fares-0")).parent
     times = max((data / "fares-0").glob("*.timeindex"))
@@ -50,9 +51,7 @@ def test_list_says_that_a_garbage_timestamp_is_not_a_date(
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_list_verbose_prints_totals_above_the_files(
-    capture_small: Path, jobs: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_list_verbose_prints_totals_above_the_files(capture_small: Path, jobs: str, capfd: Capfd) -> None:
     assert (
         run(["list", "--verbose", "--jobs", jobs, "--topic", "metro-[lz]*", str(capture_small / "data")]) == 0
     )
@@ -68,15 +67,13 @@ def test_list_verbose_prints_totals_above_the_files(
     assert len(below) == 3 + 10 and all("metro-zstd-0/" in line for line in below[3:])
 
 
-def test_list_shows_offsets_but_no_times_of_a_0_7_partition(
-    legacy_small: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_list_shows_offsets_but_no_times_of_a_0_7_partition(legacy_small: Path, capfd: Capfd) -> None:
     assert run(["list", "--verbose", str(legacy_small / "data" / "0.7" / "1-written" / "lamp.gzip-0")]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert lines[2] == "  offsets 0 to 3327" and "segment of Kafka 0.7" in lines[3]
 
 
-def test_list_names_unknown_files(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_list_names_unknown_files(tmp_path: Path, capfd: Capfd) -> None:
     partition = tmp_path / "orders-0"
     partition.mkdir()
     (partition / "00000000000000000000.log").touch()
@@ -86,7 +83,7 @@ def test_list_names_unknown_files(tmp_path: Path, capfd: pytest.CaptureFixture[s
     assert "unknown: notes\\n.txt" in out and "missing: " in out
 
 
-def test_list_has_a_line_for_each_topic(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_list_has_a_line_for_each_topic(capture_small: Path, capfd: Capfd) -> None:
     data = capture_small / "data"
     assert run(["list", str(data)]) == 0
     lines = capfd.readouterr().out.splitlines()
@@ -99,7 +96,7 @@ def test_list_has_a_line_for_each_topic(capture_small: Path, capfd: pytest.Captu
     assert gates[1:6] == ["2", "2", f"{size_bytes / 1024:.1f}", "KiB", "~60"]
 
 
-def test_list_estimates_or_counts_records(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_list_estimates_or_counts_records(capture_small: Path, capfd: Capfd) -> None:
     """Offsets of transaction markers and of compacted records do not count as records."""
     data = capture_small / "data"
     output = {}
@@ -118,7 +115,7 @@ def test_list_estimates_or_counts_records(capture_small: Path, capfd: pytest.Cap
 
 
 def test_list_reads_only_the_ends_of_a_log_unless_it_counts(
-    capture_small: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capture_small: Path, capfd: Capfd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def never(*_: object) -> None:
         raise AssertionError("a whole log was read")
@@ -131,9 +128,7 @@ def test_list_reads_only_the_ends_of_a_log_unless_it_counts(
 @pytest.mark.parametrize(
     ("sort", "first"), [("name", "__cluster_metadata"), ("size", "metro-none"), ("records", "stations")]
 )
-def test_list_sorts_the_lines(
-    capture_small: Path, capfd: pytest.CaptureFixture[str], sort: str, first: str
-) -> None:
+def test_list_sorts_the_lines(capture_small: Path, capfd: Capfd, sort: str, first: str) -> None:
     assert run(["list", "--sort", sort, str(capture_small / "data")]) == 0
     lines = capfd.readouterr().out.splitlines()
     head = next(number for number, line in enumerate(lines) if line.startswith("TOPIC "))
@@ -144,7 +139,7 @@ def test_list_sorts_the_lines(
     "words", [["--topic", "orders.*"], ["--partitions"], ["--count", "--topic", "orders.*"]]
 )
 def test_list_prints_partitions_given_alone_as_a_table(
-    tmp_path: Path, words: list[str], capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, words: list[str], capfd: Capfd
 ) -> None:
     data = broker_dir(tmp_path / "data", 1, 2, running=False)
     paths = [data] if "--topic" in words else sorted(data.glob("orders.*"))
@@ -156,9 +151,7 @@ def test_list_prints_partitions_given_alone_as_a_table(
     )
 
 
-def test_list_does_not_count_preallocated_space_as_size(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_list_does_not_count_preallocated_space_as_size(tmp_path: Path, capfd: Capfd) -> None:
     data = broker_dir(tmp_path / "data", 1, 2)
     log_bytes = sum(path.stat().st_size for path in (data / "orders.00-0").glob("*.log"))
     active = max((data / "orders.00-0").glob("*.log"))
@@ -174,16 +167,14 @@ def test_list_does_not_count_preallocated_space_as_size(
     assert found == {"orders.00-0": unwritten_bytes, "orders.00-1": 0, "__cluster_metadata-0": 0}
 
 
-def test_list_quotes_odd_topic_names_completely(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_list_quotes_odd_topic_names_completely(tmp_path: Path, capfd: Capfd) -> None:
     write(tmp_path / "new\nline-0", batches(0, 10))
     assert run(["list", str(tmp_path)]) == 0
     (line,) = (line for line in capfd.readouterr().out.splitlines() if "line" in line)
     assert line.startswith("$'new\\x0aline' ")
 
 
-def test_many_lost_indexes_are_summarized_in_one_line(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_many_lost_indexes_are_summarized_in_one_line(tmp_path: Path, capfd: Capfd) -> None:
     data = broker_dir(tmp_path / "data", 2, 10)
     for index in data.glob("orders.*/*.index"):
         index.unlink()
@@ -209,9 +200,7 @@ def test_narrow_terminal_keeps_the_important_columns() -> None:
     assert all(len(line) <= 30 for line in aligned(columns, 30))
 
 
-def test_suffixed_directories_are_named_by_their_topic_ids(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_suffixed_directories_are_named_by_their_topic_ids(tmp_path: Path, capfd: Capfd) -> None:
     """The topic in such a name may be truncated. For a deleted topic, the name is taken from the metadata log."""
     whole = "a" * 240
     write_log(

@@ -23,6 +23,7 @@ from tests.internal_topics.remote_logs import (
     upload,
     write_remote_log,
 )
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import rows_of
 from tests.support.doctor_helpers import commands
 from tests.support.group_dirs import commit
@@ -61,9 +62,7 @@ def log_dir(root: Path, *more: bytes) -> Path:
     return root
 
 
-def remote_rows(
-    capfd: pytest.CaptureFixture[str], *words: str | Path, status: int = 0
-) -> list[dict[str, Any]]:
+def remote_rows(capfd: Capfd, *words: str | Path, status: int = 0) -> list[dict[str, Any]]:
     return rows_of(capfd, "list", "--remote", *words, status=status)
 
 
@@ -72,9 +71,7 @@ def of_partition(found: list[dict[str, Any]]) -> dict[str, Any]:
     return row
 
 
-def test_list_remote_shows_local_and_remote_offset_ranges(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_list_remote_shows_local_and_remote_offset_ranges(tmp_path: Path, capfd: Capfd) -> None:
     found = remote_rows(capfd, log_dir(tmp_path))
     row = of_partition(found)
     assert row["log_start_offset"] == 10 and row["local_log_start_offset"] == 100
@@ -87,7 +84,7 @@ def test_list_remote_shows_local_and_remote_offset_ranges(
     assert [key for key, each in segments.items() if each["dangling"]] == [SEGMENTS[3]]
 
 
-def test_remote_segment_being_deleted_leaves_a_gap(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_remote_segment_being_deleted_leaves_a_gap(tmp_path: Path, capfd: Capfd) -> None:
     found = remote_rows(capfd, log_dir(tmp_path, update(ORDERS, SEGMENTS[1], DELETING)), status=1)
     row = of_partition(found)
     assert row["missing"] == [[40, 79]] and row["missing_offsets"] == 40 and row["dangling"] == 2
@@ -100,9 +97,7 @@ def test_remote_segment_being_deleted_leaves_a_gap(tmp_path: Path, capfd: pytest
     assert "orders-0" in lines[2] and "40-79" in lines[2]
 
 
-def test_remote_segment_of_a_foreign_epoch_serves_no_offsets(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_remote_segment_of_a_foreign_epoch_serves_no_offsets(tmp_path: Path, capfd: Capfd) -> None:
     """A deposed leader uploaded offsets 60 to 99 of epoch 0, which ended at 59."""
     root = log_dir(
         tmp_path,
@@ -112,9 +107,7 @@ def test_remote_segment_of_a_foreign_epoch_serves_no_offsets(
     assert of_partition(remote_rows(capfd, root, status=1))["missing"] == [[80, 99]]
 
 
-def test_list_remote_shows_partitions_that_are_elsewhere_or_deleted(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_list_remote_shows_partitions_that_are_elsewhere_or_deleted(tmp_path: Path, capfd: Capfd) -> None:
     root = log_dir(tmp_path, *finished(FARES, 5, 0, 9, {0: 0}), *finished(FARES, 6, 20, 29, {0: 20}))
     row = of_partition(remote_rows(capfd, root, "--topic", "fares", status=1))
     assert row["directory"] is None and row["local"] == [] and row["log_end_offset"] is None
@@ -123,9 +116,7 @@ def test_list_remote_shows_partitions_that_are_elsewhere_or_deleted(
     assert [each for each in remote_rows(capfd, root, "--topic", "fares") if each["type"] != "summary"] == []
 
 
-def test_list_remote_uses_the_broker_that_is_further_ahead(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_list_remote_uses_the_broker_that_is_further_ahead(tmp_path: Path, capfd: Capfd) -> None:
     """A follower lags in the topic and in the partition. A third broker has an earlier topic with this name."""
     log_dir(tmp_path / "1")
     records = [*finished(ORDERS, 0, 0, 39, {0: 0}), *finished(ORDERS, 1, 40, 79, {0: 40, 1: 60})]
@@ -142,9 +133,7 @@ def test_list_remote_uses_the_broker_that_is_further_ahead(
     assert row["directory"] == f"{tmp_path}/1/orders-0" and row["remote"] == [[10, 119]]
 
 
-def test_list_remote_accepts_single_segments_of_the_metadata_topic(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_list_remote_accepts_single_segments_of_the_metadata_topic(tmp_path: Path, capfd: Capfd) -> None:
     place = tmp_path / "__remote_log_metadata-7"
     write_remote_log(place, finished(FARES, 5, 0, 9, {0: 0}))
     write_remote_log(place, finished(FARES, 6, 10, 29, {0: 10}), base_offset=2)
@@ -152,18 +141,14 @@ def test_list_remote_accepts_single_segments_of_the_metadata_topic(
     assert row["remote"] == [[0, 29]]
 
 
-def test_unreadable_remote_log_metadata_record_is_named(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_unreadable_remote_log_metadata_record_is_named(tmp_path: Path, capfd: Capfd) -> None:
     found = remote_rows(capfd, log_dir(tmp_path, b"\x01\x00\x00garbage"), status=1)
     (finding,) = [each for each in found if each["type"] == "finding"]
     assert finding["id"] == "remote-log-metadata-unreadable" and finding["first_offset"] == 7
     assert of_partition(found)["missing"] == []
 
 
-def test_list_remote_without_its_metadata_topic_fails(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_list_remote_without_its_metadata_topic_fails(tmp_path: Path, capfd: Capfd) -> None:
     (tmp_path / "orders-0").mkdir()
     (tmp_path / "orders-0" / f"{0:020}.log").write_bytes(b"")
     assert run(["list", "--remote", str(tmp_path)]) != 0
@@ -171,9 +156,7 @@ def test_list_remote_without_its_metadata_topic_fails(
     assert out == "" and "__remote_log_metadata" in err
 
 
-def test_topic_deleted_segment_by_segment_is_gone_from_remote(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_topic_deleted_segment_by_segment_is_gone_from_remote(tmp_path: Path, capfd: Capfd) -> None:
     """Brokers of 4.3 delete a topic like this: no record says that the partition is deleted. One deletion is still in progress."""
     gone = [update(FARES, SEGMENTS[number], state) for state in (DELETING, DELETED) for number in (4, 5)]
     uploads = [*finished(FARES, 4, 0, 9, {0: 0}), *finished(FARES, 5, 10, 19, {0: 10})]
@@ -184,7 +167,7 @@ def test_topic_deleted_segment_by_segment_is_gone_from_remote(
     assert (partition["topic"], partition["segments"], partition["dangling"]) == ("fares", 1, 1)
 
 
-def test_lookups_of_the_ends_of_remote_storage(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_lookups_of_the_ends_of_remote_storage(tmp_path: Path, capfd: Capfd) -> None:
     """Offsets 10 to 119 were uploaded. tests/kafka/test_lookups.py asks UnifiedLog."""
     data = log_dir(tmp_path)
     tiered = metadata.config("orders", "remote.storage.enable", "true")
@@ -200,7 +183,7 @@ def test_lookups_of_the_ends_of_remote_storage(tmp_path: Path, capfd: pytest.Cap
 
 @pytest.mark.parametrize(("offset", "is_remote"), [(9, False), (10, True), (99, True)])
 def test_offset_below_the_local_log_may_be_in_remote_storage(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], offset: int, is_remote: bool
+    tmp_path: Path, capfd: Capfd, offset: int, is_remote: bool
 ) -> None:
     words = (
         f"by its checkpoint the log starts at 10, so with tiered storage offset {offset} is in remote storage"
@@ -221,7 +204,7 @@ def test_offset_below_the_local_log_may_be_in_remote_storage(
 
 @pytest.mark.parametrize("is_configured", [False, True])
 def test_groups_with_offsets_in_the_remote_log_get_no_reset(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], is_configured: bool
+    tmp_path: Path, capfd: Capfd, is_configured: bool
 ) -> None:
     """Their offsets are in the remote log, and a reset would skip what they have not read. Either the topic's configuration or the segments
     in remote storage tell whether it is tiered."""

@@ -13,6 +13,7 @@ import pytest
 from kseg.cli.main import run
 from kseg.segment.encoding.partitioner import partition_for_key
 from tests.support.broker_dirs import broker_dir
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import rows_of
 
 Unchanged = Callable[..., AbstractContextManager[None]]
@@ -27,7 +28,7 @@ def data(capture_small: Path, unchanged: Unchanged) -> Path:
     return capture_small / "data"
 
 
-def answers(capfd: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+def answers(capfd: Capfd) -> list[dict[str, object]]:
     return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
 
 
@@ -37,7 +38,7 @@ def answers(capfd: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
     [["--offset", "100"], ["--timestamp", "1750000099001"], ["--timestamp", "2025-06-15T15:08:19.500Z"]],
 )
 def test_lookup_json_has_the_fields_of_the_contract(
-    data: Path, unchanged: Unchanged, codec: str, question: list[str], capfd: pytest.CaptureFixture[str]
+    data: Path, unchanged: Unchanged, codec: str, question: list[str], capfd: Capfd
 ) -> None:
     partition = data / f"metro-{codec}-0"
     with unchanged(partition):
@@ -48,15 +49,13 @@ def test_lookup_json_has_the_fields_of_the_contract(
     assert isinstance(answer["record"], dict) and answer["record"]["key"] == "stop8"
 
 
-def test_lookup_answers_for_all_partitions_of_a_topic(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_lookup_answers_for_all_partitions_of_a_topic(data: Path, capfd: Capfd) -> None:
     assert run(["lookup", "--json", "--latest", "--topic", "metro-*", "--jobs", "2", str(data)]) == 0
     found = [(answer["partition"], answer["offset"]) for answer in answers(capfd)]
     assert found == [(f"metro-{codec}-0", 160) for codec in ("gzip", "lz4", "none", "snappy", "zstd")]
 
 
-def test_lookup_explain_says_where_and_how_it_was_found(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_lookup_explain_says_where_and_how_it_was_found(data: Path, capfd: Capfd) -> None:
     assert run(["lookup", "--explain", "--offset", "100", str(data / "metro-zstd-0")]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert (
@@ -67,14 +66,14 @@ def test_lookup_explain_says_where_and_how_it_was_found(
     assert any(line.strip().startswith("offset-index ") for line in lines)
 
 
-def test_lookup_without_a_hit_exits_with_1(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_lookup_without_a_hit_exits_with_1(data: Path, capfd: Capfd) -> None:
     assert run(["lookup", "--timestamp", "2030-01-01", str(data / "metro-zstd-0")]) == 1
     assert "nothing found" in capfd.readouterr().out
     assert run(["lookup", "--key", "nobody", "--json", str(data / "metro-zstd-0")]) == 1
     assert [answer["found"] for answer in answers(capfd)] == [False]
 
 
-def test_lookup_all_shows_every_version_of_a_key(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_lookup_all_shows_every_version_of_a_key(data: Path, capfd: Capfd) -> None:
     assert (
         run(["lookup", "--key", "73746f7038", "--key-encoding", "hex", "--json", str(data / "metro-zstd-0")])
         == 0
@@ -85,7 +84,7 @@ def test_lookup_all_shows_every_version_of_a_key(data: Path, capfd: pytest.Captu
     assert history == sorted(history) and history[-1] == newest["offset"] and len(history) > 1
 
 
-def test_lookup_over_a_directory_prints_only_hits(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_lookup_over_a_directory_prints_only_hits(data: Path, capfd: Capfd) -> None:
     assert run(["lookup", "--key", "stop8", str(data)]) == 0
     lines = capfd.readouterr().out.splitlines()
     hits = [line for line in lines if line.startswith("metro-")]
@@ -101,7 +100,7 @@ def test_lookup_over_a_directory_prints_only_hits(data: Path, capfd: pytest.Capt
     assert len(capfd.readouterr().out.splitlines()) == 2
 
 
-def test_lookup_answer_names_producer_and_headers(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_lookup_answer_names_producer_and_headers(data: Path, capfd: Capfd) -> None:
     assert run(["lookup", "--offset", "0", str(data / "fares-0")]) == 0
     assert "producer " in capfd.readouterr().out.splitlines()[0]
     assert run(["lookup", "--json", "--offset", "0", str(data / "fares-0")]) == 0
@@ -115,7 +114,7 @@ def test_lookup_answer_names_producer_and_headers(data: Path, capfd: pytest.Capt
 
 
 class TestKeySearch:
-    def ask(self, capfd: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:
+    def ask(self, capfd: Capfd, *words: str | Path) -> tuple[int, str, str]:
         status = run(["lookup", "--key", "stop8", *map(str, words)])
         captured = capfd.readouterr()
         return status, captured.out, captured.err
@@ -128,13 +127,11 @@ class TestKeySearch:
             ["--partitioner", "murmur2", "--partition-count", "3"],
         ],
     )
-    def test_lookup_key_filters_require_a_key(
-        self, data: Path, words: list[str], capfd: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_lookup_key_filters_require_a_key(self, data: Path, words: list[str], capfd: Capfd) -> None:
         assert run(["lookup", "--latest", *words, str(data / "metro-none-0")]) == 2
         assert f"{words[0]} requires --key" in capfd.readouterr().err
 
-    def test_lookup_ranges_equal_those_of_dump(self, data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def test_lookup_ranges_equal_those_of_dump(self, data: Path, capfd: Capfd) -> None:
         bounds = ["--from-offset", "20", "--to-offset", "120", "--from-time", "1750000030000"]
         partition = data / "metro-lz4-0"
         _, out, _ = self.ask(capfd, "--json", "--all", *bounds, partition)
@@ -147,7 +144,7 @@ class TestKeySearch:
         assert "to_time" not in found[0]["query"]
 
     def test_lookup_by_partitioner_requires_the_partition_count(
-        self, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+        self, data: Path, tmp_path: Path, capfd: Capfd
     ) -> None:
         alone = tmp_path / "metro-none-0"
         shutil.copytree(data / "metro-none-0", alone)
@@ -159,7 +156,7 @@ class TestKeySearch:
         assert "--partition-count requires --partitioner" in err
 
     def test_lookup_by_partitioner_takes_the_count_from_the_metadata_log(
-        self, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+        self, tmp_path: Path, capfd: Capfd
     ) -> None:
         """Each partition of the topic has the same keys. One of five is selected, and the directory of the metadata log is not among
         them."""
@@ -178,7 +175,7 @@ class TestKeySearch:
         assert "not searched: 4 partitions" in capfd.readouterr().out
 
 
-def test_lookup_shortens_a_huge_record(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_lookup_shortens_a_huge_record(tmp_path: Path, capfd: Capfd) -> None:
     """JSON and --verbose show the complete record."""
     huge = "x" * 100_000
     line = {"type": "record", "key": "k", "value": huge, "headers": [["h", huge]]}
@@ -195,7 +192,7 @@ def test_lookup_shortens_a_huge_record(tmp_path: Path, capfd: pytest.CaptureFixt
 
 
 def test_lookup_distinguishes_copies_of_a_partition(
-    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    capture_small: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     """A replica that is being moved to another data directory, or a stray one, used to look like the live one."""
     live, suffixed = (

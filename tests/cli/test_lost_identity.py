@@ -13,6 +13,7 @@ import pytest
 
 from kseg.cli.main import run
 from kseg.segment.sidecar.metadata_files import decode_meta_properties
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import rows_of
 
 KIND = "meta-properties-missing"
@@ -31,7 +32,7 @@ def bare(capture_small: Path, tmp_path: Path) -> Path:
     return data
 
 
-def messages(capfd: pytest.CaptureFixture[str], data: Path) -> list[str]:
+def messages(capfd: Capfd, data: Path) -> list[str]:
     found = [
         [row["message"] for row in rows_of(capfd, command, data) if row.get("id") == KIND]
         for command in ("verify", "recover")
@@ -40,15 +41,13 @@ def messages(capfd: pytest.CaptureFixture[str], data: Path) -> list[str]:
     return found[0]
 
 
-def test_folder_of_copied_logs_needs_no_meta_properties(
-    bare: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_folder_of_copied_logs_needs_no_meta_properties(bare: Path, capfd: Capfd) -> None:
     assert messages(capfd, bare) == []
 
 
 @pytest.mark.evidence("meta-properties")
 def test_batches_of_magic_2_beside_a_checkpoint_prove_a_lost_meta_properties(
-    bare: Path, capfd: pytest.CaptureFixture[str]
+    bare: Path, capfd: Capfd
 ) -> None:
     (bare / POINTS).write_text("0\n1\nmetro-none 0 160\n")
     (message,) = messages(capfd, bare)
@@ -58,7 +57,7 @@ def test_batches_of_magic_2_beside_a_checkpoint_prove_a_lost_meta_properties(
 @pytest.mark.evidence("meta-properties")
 @pytest.mark.parametrize("name", ["partition.metadata", "leader-epoch-checkpoint"])
 def test_files_of_newer_partitions_prove_a_lost_meta_properties(
-    bare: Path, capture_small: Path, name: str, capfd: pytest.CaptureFixture[str]
+    bare: Path, capture_small: Path, name: str, capfd: Capfd
 ) -> None:
     shutil.copy2(capture_small / "data" / "metro-none-0" / name, bare / "metro-none-0")
     (message,) = messages(capfd, bare)
@@ -66,9 +65,7 @@ def test_files_of_newer_partitions_prove_a_lost_meta_properties(
 
 
 @pytest.mark.evidence("meta-properties")
-def test_metadata_log_proves_a_lost_meta_properties(
-    bare: Path, capture_small: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_metadata_log_proves_a_lost_meta_properties(bare: Path, capture_small: Path, capfd: Capfd) -> None:
     name = "__cluster_metadata-0"
     (bare / name).mkdir()
     log = f"{0:020}.log"
@@ -79,7 +76,7 @@ def test_metadata_log_proves_a_lost_meta_properties(
 
 @pytest.mark.evidence("meta-properties")
 def test_neighbouring_data_directory_proves_a_lost_meta_properties(
-    bare: Path, capture_small: Path, capfd: pytest.CaptureFixture[str]
+    bare: Path, capture_small: Path, capfd: Capfd
 ) -> None:
     other = bare.parent / "b"
     other.mkdir()
@@ -90,9 +87,7 @@ def test_neighbouring_data_directory_proves_a_lost_meta_properties(
     assert f"{other} next to it has one" in message
 
 
-def test_logs_of_old_brokers_prove_no_lost_meta_properties(
-    bare: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_logs_of_old_brokers_prove_no_lost_meta_properties(bare: Path, capfd: Capfd) -> None:
     """0.8 wrote batches of magic 0 and no meta.properties."""
     (bare / POINTS).write_text("0\n0\n")
     log = bare / "metro-none-0" / f"{0:020}.log"
@@ -117,7 +112,7 @@ def written(data: Path) -> set[str]:
 
 
 def test_lost_meta_properties_of_a_zookeeper_broker_needs_only_its_id(
-    zookeeper_dirs: tuple[Path, Path], capfd: pytest.CaptureFixture[str]
+    zookeeper_dirs: tuple[Path, Path], capfd: Capfd
 ) -> None:
     """Observed: 2.1.1 and 2.8.2 end if the file has version 1."""
     lost, _ = zookeeper_dirs
@@ -132,9 +127,7 @@ def test_lost_meta_properties_of_a_zookeeper_broker_needs_only_its_id(
     assert written(lost) == {"version=0", "broker.id=7"}
 
 
-def test_other_directory_of_a_zookeeper_broker_gives_the_version(
-    zookeeper_dirs: tuple[Path, Path],
-) -> None:
+def test_other_directory_of_a_zookeeper_broker_gives_the_version(zookeeper_dirs: tuple[Path, Path]) -> None:
     assert run(["recover", "--apply", *map(str, zookeeper_dirs)]) == 0
     assert written(zookeeper_dirs[0]) == {"version=0", "broker.id=7"}
 
@@ -143,11 +136,7 @@ def test_other_directory_of_a_zookeeper_broker_gives_the_version(
     ("directory_id", "is_kept"), [("", True), ("directory.id=KdMgDmNLKTX_ayOHHD3_qw", False)]
 )
 def test_directory_id_of_a_broker_that_may_have_migrated_is_asked_for(
-    zookeeper_dirs: tuple[Path, Path],
-    capture_small: Path,
-    directory_id: str,
-    is_kept: bool,
-    capfd: pytest.CaptureFixture[str],
+    zookeeper_dirs: tuple[Path, Path], capture_small: Path, directory_id: str, is_kept: bool, capfd: Capfd
 ) -> None:
     """A node that was migrated from ZooKeeper keeps version 0 and has directory ids, which no file here contains."""
     lost, other = zookeeper_dirs
@@ -160,7 +149,7 @@ def test_directory_id_of_a_broker_that_may_have_migrated_is_asked_for(
 
 
 def test_recover_without_the_identity_values_exits_with_1(
-    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    capture_small: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     """The status used to be 0, and the verdict SOUND, although a broker would not have started."""
     bare = tmp_path / "data"
@@ -196,9 +185,7 @@ def test_complete_temporary_meta_properties_restores_the_identity(
     assert not unfinished.exists()
 
 
-def test_truncated_temporary_meta_properties_is_not_used(
-    unfinished: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_truncated_temporary_meta_properties_is_not_used(unfinished: Path, capfd: Capfd) -> None:
     unfinished.write_bytes(unfinished.read_bytes()[:-4])
     assert decode_meta_properties(unfinished.read_bytes()).cluster_id == "Mz9XvQe1R0mU7bTq2Lk"
     (row,) = [row for row in rows_of(capfd, "recover", unfinished.parent) if row.get("options_needed")]
@@ -206,7 +193,7 @@ def test_truncated_temporary_meta_properties_is_not_used(
 
 
 def test_two_lost_directory_ids_get_separate_working_commands(
-    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    capture_small: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     """A run can set only one id, so the run for each directory also names the directory that contains node and cluster id. Without it, the
     printed command used to ask for these as well."""
@@ -229,7 +216,7 @@ def test_two_lost_directory_ids_get_separate_working_commands(
 
 
 def test_meta_properties_behind_a_failing_disk_is_not_written_anew(
-    data: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    data: Path, monkeypatch: pytest.MonkeyPatch, capfd: Capfd
 ) -> None:
     """An existing file was taken for missing when its status could not be read once (EIO, a stale mount): the plan was to write
     another one, with a new directory id."""

@@ -16,13 +16,14 @@ from kseg.change.apply.disk import Disk
 from kseg.change.apply.step_progress import ObservedFile
 from kseg.change.apply.unfinished import half_done_findings
 from kseg.cli.main import run
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import rows_of
 from tests.support.failing_renames import failing_renames
 from tests.support.trees import tree_state
 
 
 @pytest.fixture
-def repaired(data: Path, capfd: pytest.CaptureFixture[str]) -> Path:
+def repaired(data: Path, capfd: Capfd) -> Path:
     """A data directory after a repair of one partition that removed the marker, without the journals of its own files."""
     (data / ".kafka_cleanshutdown").touch()
     log = max((data / "fares-0").glob("*.log"))
@@ -39,24 +40,20 @@ def kept_marker(data: Path) -> list[Path]:
     return [*data.glob("kseg-journal-*-old-.kafka_cleanshutdown")]
 
 
-def test_undo_without_the_run_journal_is_refused_with_alternatives(
-    repaired: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_undo_without_the_run_journal_is_refused_with_alternatives(repaired: Path, capfd: Capfd) -> None:
     assert run(["undo", str(repaired)]) == 4
     sentence = capfd.readouterr().err
     assert "is missing" in sentence and "kept in" in sentence and "one by one" in sentence
 
 
-def test_undo_of_a_partition_does_not_recommend_a_missing_journal(
-    repaired: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_undo_of_a_partition_does_not_recommend_a_missing_journal(repaired: Path, capfd: Capfd) -> None:
     assert run(["undo", str(repaired / "fares-0")]) == 0
     output = capfd.readouterr().out
     assert "as it was before recover" in output and "is missing" in output
     assert "undo it with" not in output
 
 
-def test_doctor_steps_work_after_a_lost_journal(repaired: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_steps_work_after_a_lost_journal(repaired: Path, capfd: Capfd) -> None:
     rows = rows_of(capfd, "verify", repaired, status=1)
     kept = {str(path) for path in repaired.glob("kseg-journal-*-old-*")}
     assert {row["path"] for row in rows if row.get("id") == "journal-missing"} == kept
@@ -84,9 +81,7 @@ def overtaken(data: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.evidence("kseg-journal")
-def test_journal_that_can_be_neither_finished_nor_undone_has_a_way_out(
-    overtaken: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_journal_that_can_be_neither_finished_nor_undone_has_a_way_out(overtaken: Path, capfd: Capfd) -> None:
     (journal,) = (overtaken / "metro-none-0").glob(".kseg/*/journal.jsonl")
     capfd.readouterr()
     before = tree_state(overtaken)
@@ -103,7 +98,7 @@ def test_journal_that_can_be_neither_finished_nor_undone_has_a_way_out(
 
 @pytest.mark.parametrize("stuck", ["overtaken", "repaired"])
 def test_verify_suggests_what_resolves_a_stuck_change_before_a_repair(
-    stuck: str, request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str]
+    stuck: str, request: pytest.FixtureRequest, capfd: Capfd
 ) -> None:
     """`recover` refuses what has the change until it is gone."""
     data = request.getfixturevalue(stuck)
@@ -130,7 +125,7 @@ def test_overtaken_journal_is_examined_once(overtaken: Path, monkeypatch: pytest
     assert looked == [directory]
 
 
-def test_doctor_moves_an_overtaken_journal_out(overtaken: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_moves_an_overtaken_journal_out(overtaken: Path, capfd: Capfd) -> None:
     capfd.readouterr()
     kept = {path.read_bytes() for path in (overtaken / "metro-none-0").glob(".kseg/*/old/*")}
     assert kept

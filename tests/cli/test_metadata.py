@@ -23,6 +23,7 @@ from tests.internal_topics.metadata_logs import (
     write_log,
     write_meta_properties,
 )
+from tests.support.command_lines import Capfd
 from tests.support.metadata_rows import (
     ACL,
     BROKER,
@@ -44,7 +45,7 @@ SEED = int(os.environ.get("KSEG_METADATA_MUTATIONS_SEED", "7"))
 # --- every kind of record
 
 
-def test_metadata_has_a_row_for_each_entity(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_metadata_has_a_row_for_each_entity(tmp_path: Path, capfd: Capfd) -> None:
     write_meta_properties(tmp_path)
     write_log(
         tmp_path / LOG,
@@ -99,7 +100,7 @@ def test_metadata_has_a_row_for_each_entity(tmp_path: Path, capfd: pytest.Captur
     assert one(found, "partition")["directories"] == [DIRECTORY]
 
 
-def test_metadata_has_no_rows_for_removed_entities(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_metadata_has_no_rows_for_removed_entities(tmp_path: Path, capfd: Capfd) -> None:
     user: dict[str, str | None] = {"user": "alice"}
     write_log(
         tmp_path / LOG,
@@ -122,9 +123,7 @@ def test_metadata_has_no_rows_for_removed_entities(tmp_path: Path, capfd: pytest
 
 
 @pytest.mark.behaviour("M03")
-def test_partition_change_records_update_only_their_fields(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_partition_change_records_update_only_their_fields(tmp_path: Path, capfd: Capfd) -> None:
     """Only the fields in a record change. The partition epoch counts all records (ClearElr is a change in the real TopicDelta as well), the
     leader epoch only those with a leader."""
     change: dict[str, Any] = {"partitionId": 0, "topicId": topic_id(1)}
@@ -158,7 +157,7 @@ def test_partition_change_records_update_only_their_fields(
 # --- directories
 
 
-def test_directories_have_every_status(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_directories_have_every_status(tmp_path: Path, capfd: Capfd) -> None:
     """Every status. The topic of a directory is looked up by its id, as far back as the log goes."""
     write_meta_properties(tmp_path)
     write_log(
@@ -197,7 +196,7 @@ def test_directories_have_every_status(tmp_path: Path, capfd: pytest.CaptureFixt
     )
 
 
-def test_log_dirs_of_a_node_are_judged_together(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_log_dirs_of_a_node_are_judged_together(tmp_path: Path, capfd: Capfd) -> None:
     """A replica in another log dir than the assigned one is not missing. The metadata log in one log dir is used for all."""
     second = topic_id(77)
     write_meta_properties(tmp_path / "a")
@@ -219,7 +218,7 @@ def test_log_dirs_of_a_node_are_judged_together(tmp_path: Path, capfd: pytest.Ca
 
 @pytest.mark.parametrize("left", ["old-id", "no-id", "future"])
 def test_replica_a_broker_does_not_keep_in_another_log_dir_is_missing(
-    left: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    left: str, tmp_path: Path, capfd: Capfd
 ) -> None:
     """For example the directory of a topic that was deleted and created again, one that becomes stray, or the beginning of a move."""
     second = topic_id(77)
@@ -233,9 +232,7 @@ def test_replica_a_broker_does_not_keep_in_another_log_dir_is_missing(
     assert statuses[f"{tmp_path}/a/orders-0"] == "missing"
 
 
-def test_data_directory_of_another_cluster_is_refused(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_data_directory_of_another_cluster_is_refused(tmp_path: Path, capfd: Capfd) -> None:
     write_meta_properties(tmp_path / "a")
     write_log(tmp_path / "a" / LOG, topic("orders", topic_id(1)))
     write_meta_properties(tmp_path / "b", cluster="Nz9XvQe1R0mU7bTq2LkP5w")
@@ -247,7 +244,7 @@ def test_data_directory_of_another_cluster_is_refused(
 # --- secrets, narrowing, history
 
 
-def test_topic_id_that_cannot_be_read_is_reported(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_topic_id_that_cannot_be_read_is_reported(tmp_path: Path, capfd: Capfd) -> None:
     write_meta_properties(tmp_path)
     write_log(tmp_path / LOG, topic("orders", topic_id(1)))
     partition_dir(tmp_path, "orders-0", topic_id(1))
@@ -258,7 +255,7 @@ def test_topic_id_that_cannot_be_read_is_reported(tmp_path: Path, capfd: pytest.
 
 
 @pytest.mark.behaviour("M08")
-def test_metadata_shows_secrets_only_on_request(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_metadata_shows_secrets_only_on_request(tmp_path: Path, capfd: Capfd) -> None:
     secrets = {
         "ssl.keystore.password": "hidden-1",
         "listener.name.outside.plain.sasl.jaas.config": "hidden-2",
@@ -286,9 +283,7 @@ def test_metadata_shows_secrets_only_on_request(tmp_path: Path, capfd: pytest.Ca
     assert one(found, "scram")["stored_key"] == "c3RvcmVk"
 
 
-def test_configurations_removed_in_4_0_are_not_redacted(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_configurations_removed_in_4_0_are_not_redacted(tmp_path: Path, capfd: Capfd) -> None:
     """Observed after a migration from ZooKeeper with 3.9.1. The names are those of 3.9.1 that 4.3.1 does not know."""
     names = "format.version", "downconversion.enable", "timestamp.difference.max.ms"
     settings = [
@@ -300,9 +295,7 @@ def test_configurations_removed_in_4_0_are_not_redacted(
     assert [(row["value"], row["sensitive"]) for row in found] == [("shown", False)] * 5
 
 
-def test_metadata_can_be_limited_to_topics_partitions_and_nodes(
-    capture_small: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_metadata_can_be_limited_to_topics_partitions_and_nodes(capture_small: Path, capfd: Capfd) -> None:
     data = capture_small / "data"
     found = rows(capfd, "--topic", "metro-*", "--partition", 0, data)
     assert {row["type"] for row in found} == {
@@ -322,9 +315,7 @@ def test_metadata_can_be_limited_to_topics_partitions_and_nodes(
     assert of(rows(capfd, "--node", 2, data), "partition") == []
 
 
-def test_metadata_filters_that_match_nothing_say_so(
-    capture_small: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_metadata_filters_that_match_nothing_say_so(capture_small: Path, capfd: Capfd) -> None:
     for name, sentence in (("no-such-topic", "kseg metadata: no entry matches\n"), ("fares", "")):
         assert run(["metadata", "--topic", name, str(capture_small / "data")]) == 0
         out, err = capfd.readouterr()
@@ -340,9 +331,7 @@ def test_metadata_filters_that_match_nothing_say_so(
         ["PATH/orders-0"],
     ],
 )
-def test_metadata_rejects_wrong_usage(
-    words: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_metadata_rejects_wrong_usage(words: list[str], tmp_path: Path, capfd: Capfd) -> None:
     partition_dir(tmp_path, "orders-0", None)
     assert run(["metadata", *(word.replace("PATH", str(tmp_path)) for word in words)]) == 2
     assert capfd.readouterr().out == ""
@@ -351,9 +340,7 @@ def test_metadata_rejects_wrong_usage(
 # --- damage
 
 
-def test_damaged_metadata_log_proves_nothing_missing_or_stray(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_metadata_log_proves_nothing_missing_or_stray(data: Path, capfd: Capfd) -> None:
     """Nothing that may be in the damaged part is reported as missing or stray, and the exit status is 1."""
     (snapshot,) = (data / LOG).glob("*.checkpoint")
     snapshot.unlink()
@@ -371,9 +358,7 @@ def test_damaged_metadata_log_proves_nothing_missing_or_stray(
     assert capfd.readouterr().out.startswith("UNCERTAIN: the metadata log cannot be read to its end")
 
 
-def test_mutated_and_truncated_metadata_logs_are_no_bug(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_mutated_and_truncated_metadata_logs_are_no_bug(tmp_path: Path, capfd: Capfd) -> None:
     """Records of every type with changed or removed bytes under valid checksums, and files with changed or removed bytes."""
     kinds = [
         *topic("orders", topic_id(1)),

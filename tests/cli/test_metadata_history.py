@@ -10,12 +10,11 @@ import pytest
 
 from kseg.cli.main import run
 from tests.internal_topics.metadata_logs import T0, config, record, topic, topic_id, write_log, write_snapshot
+from tests.support.command_lines import Capfd
 from tests.support.metadata_rows import LOG, of, one, rows
 
 
-def test_metadata_at_every_offset_of_a_brokers_log(
-    capture_small: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_metadata_at_every_offset_of_a_brokers_log(capture_small: Path, capfd: Capfd) -> None:
     """At the snapshot's end offset the snapshot gives the same image. An unfinished transaction is not visible (fact sheet §12.3)."""
     log = capture_small / "data" / LOG
     assert of(rows(capfd, "--offset", 5, log), "feature") == []
@@ -32,9 +31,7 @@ def test_metadata_at_every_offset_of_a_brokers_log(
     assert topics == sorted(topics) and topics[-1] > topics[0]
 
 
-def test_metadata_before_the_oldest_snapshot_is_refused(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_metadata_before_the_oldest_snapshot_is_refused(tmp_path: Path, capfd: Capfd) -> None:
     """The log starts at 4, so the state before the oldest snapshot is unknown, and the message names the first offset that can be shown."""
     log = tmp_path / LOG
     write_log(log, topic("later", topic_id(3)), topic("last", topic_id(4)), base_offset=4)
@@ -54,7 +51,7 @@ def test_metadata_before_the_oldest_snapshot_is_refused(
 
 @pytest.mark.parametrize("place", [("--offset", "139"), ("--offset", "9999"), ("--at", "2100-01-01")])
 def test_metadata_at_the_log_end_is_not_an_earlier_state(
-    place: tuple[str, str], capture_small: Path, capfd: pytest.CaptureFixture[str]
+    place: tuple[str, str], capture_small: Path, capfd: Capfd
 ) -> None:
     def shown(*words: str) -> str:
         assert run(["metadata", *words, str(capture_small / "data")]) == 0
@@ -76,9 +73,7 @@ def test_metadata_at_the_log_end_is_not_an_earlier_state(
     assert shown("--json", "--offset", "138").count('"earlier":true') == 1
 
 
-def test_metadata_at_a_time_before_the_last_record_is_the_log_end(
-    capture_small: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_metadata_at_a_time_before_the_last_record_is_the_log_end(capture_small: Path, capfd: Capfd) -> None:
     """An idle controller writes twice a second. A time between its last two records means the end of the log."""
     log = capture_small / "data" / LOG
     end_ms = one(rows(capfd, log), "metadata")["timestamp"]
@@ -87,7 +82,7 @@ def test_metadata_at_a_time_before_the_last_record_is_the_log_end(
     assert (note["id"], note["severity"], note["first_offset"]) == ("metadata-log-note", "info", 139)
 
 
-def test_metadata_before_the_first_record_is_empty(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_metadata_before_the_first_record_is_empty(tmp_path: Path, capfd: Capfd) -> None:
     write_log(tmp_path / LOG, topic("orders", topic_id(1)))
     found = rows(capfd, "--at", T0 - 1, tmp_path / LOG)
     reported = one(found, "metadata")
@@ -99,7 +94,7 @@ def test_metadata_before_the_first_record_is_empty(tmp_path: Path, capfd: pytest
 
 @pytest.mark.parametrize("with_snapshots", [False, True])
 def test_metadata_at_a_time_when_the_clock_went_back(
-    with_snapshots: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    with_snapshots: bool, tmp_path: Path, capfd: Capfd
 ) -> None:
     """All batches of that time or earlier count, in whatever order they are, and no others. A snapshot that contains a later batch is not
     used, even if its last record is early enough."""
@@ -125,9 +120,7 @@ def test_metadata_at_a_time_when_the_clock_went_back(
     assert "the clock went back: offsets 2 to 3" in reported.out + reported.err
 
 
-def test_metadata_at_a_time_refuses_a_snapshot_with_later_batches(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_metadata_at_a_time_refuses_a_snapshot_with_later_batches(tmp_path: Path, capfd: Capfd) -> None:
     """The later batch cannot be removed from the snapshot, and nothing else contains the state."""
     log = tmp_path / LOG
     made = [topic(name, topic_id(number)) for number, name in enumerate(["ahead", "back", "more"], 1)]
@@ -148,7 +141,7 @@ def test_metadata_at_a_time_refuses_a_snapshot_with_later_batches(
     ],
 )
 def test_metadata_transaction_takes_effect_at_its_end(
-    times: list[int], first_seen: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    times: list[int], first_seen: int, tmp_path: Path, capfd: Capfd
 ) -> None:
     """Begin, a topic, another record, End: the topic exists at times that include both its own record and the End."""
     log = tmp_path / LOG
@@ -161,16 +154,14 @@ def test_metadata_transaction_takes_effect_at_its_end(
     assert seen == [time >= first_seen for time in range(4)]
 
 
-def test_history_of_a_brokers_metadata_log(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_history_of_a_brokers_metadata_log(capture_small: Path, capfd: Capfd) -> None:
     """Each event names the controller that wrote it: the leader of its epoch."""
     events = of(rows(capfd, "--history", capture_small / "data" / LOG), "event")
     assert {event["epoch"] for event in events} == {1, 2}
     assert {event["controller_id"] for event in events} == {1}
 
 
-def test_history_names_author_change_and_previous_value(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_history_names_author_change_and_previous_value(tmp_path: Path, capfd: Capfd) -> None:
     """Who created, changed and deleted what, with the previous values. Records of an aborted transaction have no author."""
     write_log(
         tmp_path / LOG,
@@ -197,9 +188,7 @@ def test_history_names_author_change_and_previous_value(
     assert len(of(rows(capfd, "--history", "--offset", 4, tmp_path / LOG), "event")) == 3
 
 
-def test_long_history_of_a_renamed_copy_is_complete_and_in_order(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_long_history_of_a_renamed_copy_is_complete_and_in_order(tmp_path: Path, capfd: Capfd) -> None:
     """More events than are buffered, each once and in order. The directory is a copy of a metadata log."""
     copy = tmp_path / "copied"
     settings = [config("orders", "retention.ms", str(number)) for number in range(1200)]

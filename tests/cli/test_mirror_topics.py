@@ -8,9 +8,8 @@ import struct
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from kseg.cli.main import run
+from tests.support.command_lines import Capfd
 from tests.support.registry_dirs import partition
 
 
@@ -26,10 +25,7 @@ CHECKPOINT = (
 
 
 def _rows(
-    capfd: pytest.CaptureFixture[str],
-    directory: Path,
-    entries: list[tuple[bytes | None, bytes | None]],
-    *words: str,
+    capfd: Capfd, directory: Path, entries: list[tuple[bytes | None, bytes | None]], *words: str
 ) -> list[dict[str, Any]]:
     partition(directory, entries)
     capfd.readouterr()
@@ -38,9 +34,7 @@ def _rows(
     return [row for row in found if row["type"] == "record"]
 
 
-def test_damaged_mirror_checkpoint_is_shown_as_bytes_with_the_reason(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_mirror_checkpoint_is_shown_as_bytes_with_the_reason(tmp_path: Path, capfd: Capfd) -> None:
     key, value = CHECKPOINT
     cut, newer, longer, tombstone = _rows(
         capfd,
@@ -55,7 +49,7 @@ def test_damaged_mirror_checkpoint_is_shown_as_bytes_with_the_reason(
 
 
 def test_other_records_in_a_topic_named_heartbeats_are_shown_as_they_are(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capfd: Capfd
 ) -> None:
     own, *others = _rows(
         capfd,
@@ -71,12 +65,12 @@ def test_other_records_in_a_topic_named_heartbeats_are_shown_as_they_are(
     assert values[0]["value"] == {"a": 1} and values[1]["value"]["name"] == "HeartbeatValue"
 
 
-def test_raw_option_shows_mirror_records_as_bytes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_raw_option_shows_mirror_records_as_bytes(tmp_path: Path, capfd: Capfd) -> None:
     (row,) = _rows(capfd, tmp_path / "heartbeats-0", [HEARTBEAT], "--raw")
     assert row["key"] == "\0\x01A\0\x01B" and row["value_encoding"] == "base64"
 
 
-def test_table_shows_decoded_mirror_records(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_table_shows_decoded_mirror_records(tmp_path: Path, capfd: Capfd) -> None:
     partition(tmp_path / "A.checkpoints.internal-0", [CHECKPOINT])
     assert run(["dump", "--format", "table", str(tmp_path / "A.checkpoints.internal-0")]) == 0
     assert '"upstreamOffset":50' in capfd.readouterr().out

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kseg.cli.main import run
-from tests.support.command_lines import Say
+from tests.support.command_lines import Capfd, Say
 from tests.support.trees import unchanged
 
 POINTS = "recovery-point-offset-checkpoint"
@@ -74,9 +74,7 @@ def test_directory_without_partitions_can_be_marked_clean_and_copied(
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_directory_that_is_not_kafkas_is_refused(
-    command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_directory_that_is_not_kafkas_is_refused(command: str, tmp_path: Path, capfd: Capfd) -> None:
     assert run([command, str(tmp_path)]) == 3
     assert "contains no Kafka partition, segment or checkpoint" in capfd.readouterr().err
 

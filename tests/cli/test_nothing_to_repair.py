@@ -17,6 +17,7 @@ from kseg.segment.crc import crc32c
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
 from tests.kafka.start_cases import CASES as CASES_OF_STARTS
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import rows_of
 from tests.support.salvage_cases import log
 
@@ -106,7 +107,7 @@ def test_repair_exits_like_a_repeat_of_the_same_command(partition: Path, case: i
     assert first in (4, 5) or first == run(words)
 
 
-def test_0_7_files_beside_segments_are_reported(partition: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_0_7_files_beside_segments_are_reported(partition: Path, capfd: Capfd) -> None:
     """A broker ignores these files. recover says so, and reports what is wrong with them."""
     (partition / f"{0:020}.kafka").write_bytes(b"\xff" * 100)
     assert run(["verify", str(partition)]) == 1
@@ -117,9 +118,7 @@ def test_0_7_files_beside_segments_are_reported(partition: Path, capfd: pytest.C
 
 @pytest.mark.evidence("directory-in-place")
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex"])
-def test_directory_in_place_of_a_side_file_is_refused(
-    partition: Path, capfd: pytest.CaptureFixture[str], suffix: str
-) -> None:
+def test_directory_in_place_of_a_side_file_is_refused(partition: Path, capfd: Capfd, suffix: str) -> None:
     file = log(partition).with_suffix(suffix)
     file.unlink()
     file.mkdir()
@@ -128,9 +127,7 @@ def test_directory_in_place_of_a_side_file_is_refused(
 
 
 @pytest.mark.evidence("directory-in-place")
-def test_directory_named_like_an_unneeded_side_file_is_reported(
-    partition: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_directory_named_like_an_unneeded_side_file_is_reported(partition: Path, capfd: Capfd) -> None:
     (partition / f"{400:020}.txnindex").mkdir()
     assert run(["recover", str(partition)]) == 1
     assert "is not a regular file, but a broker needs one with that name" in capfd.readouterr().out
@@ -138,7 +135,7 @@ def test_directory_named_like_an_unneeded_side_file_is_reported(
 
 @pytest.mark.evidence("directory-in-place")
 def test_directory_named_like_a_log_of_kafka_07_beside_later_logs_is_reported(
-    partition: Path, capfd: pytest.CaptureFixture[str]
+    partition: Path, capfd: Capfd
 ) -> None:
     other = partition / f"{177:020}.kafka"
     other.mkdir()
@@ -162,9 +159,7 @@ def test_directory_named_like_a_log_of_kafka_07_beside_later_logs_is_reported(
 
 
 @pytest.mark.evidence("directory-in-place")
-def test_nothing_is_repaired_beside_a_log_that_is_not_a_file(
-    partition: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_is_repaired_beside_a_log_that_is_not_a_file(partition: Path, capfd: Capfd) -> None:
     """The plan used to remove the indexes of the missing log."""
     file = log(partition)
     content = file.read_bytes()
@@ -192,7 +187,7 @@ def with_header(file: Path, number: int, position: int, value: int) -> None:
 
 @pytest.mark.parametrize(("position", "value"), [(57, 1000), (57, -5)])
 def test_batch_with_an_impossible_record_count_is_kept_and_named(
-    partition: Path, capfd: pytest.CaptureFixture[str], position: int, value: int
+    partition: Path, capfd: Capfd, position: int, value: int
 ) -> None:
     """The offsets may be right. A broker loads the batch, consumers stop at it, and it cannot be repaired."""
     with_header(log(partition), 3, position, value)
@@ -200,9 +195,7 @@ def test_batch_with_an_impossible_record_count_is_kept_and_named(
     assert "still not sound" in capfd.readouterr().out
 
 
-def test_batch_with_last_offset_below_its_first_is_quarantined(
-    partition: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_batch_with_last_offset_below_its_first_is_quarantined(partition: Path, capfd: Capfd) -> None:
     """No log can contain such a batch, so it is moved to the quarantine although its checksum is valid."""
     with_header(log(partition), 3, 23, -1)
     assert run(["verify", str(partition)]) == 1

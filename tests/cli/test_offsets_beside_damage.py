@@ -11,15 +11,14 @@ from fixtures.diseases import batch_spans
 from kseg.cli.main import run
 from tests.cli.test_one_answer import cleaned, partitions, plain, put
 from tests.support.answers import LEVELS, altered, common_answers
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import rows_of
 
 __all__ = ["cleaned", "partitions", "plain"]  # fixtures
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_batch_with_the_offsets_of_another_is_not_a_copy(
-    plain: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_batch_with_the_offsets_of_another_is_not_a_copy(plain: Path, capfd: Capfd) -> None:
     """Bit 4 of offset 90 is flipped, so the batch claims 74 to 77, which an earlier batch has. Damage directly after it begins at 94."""
     path = min(plain.glob("*.log"))
     spans = list(batch_spans(path))
@@ -31,9 +30,7 @@ def test_batch_with_the_offsets_of_another_is_not_a_copy(
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_altered_batch_is_not_the_one_that_damage_follows(
-    cleaned: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_altered_batch_is_not_the_one_that_damage_follows(cleaned: Path, capfd: Capfd) -> None:
     """The first batch claims 32 to 37, the second one 6 to 11, and the damage begins at 12."""
     path = min(cleaned.glob("*.log"))
     spans = list(batch_spans(path))
@@ -43,9 +40,7 @@ def test_altered_batch_is_not_the_one_that_damage_follows(
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_impossible_offset_is_named_before_damage_at_the_log_end(
-    plain: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_impossible_offset_is_named_before_damage_at_the_log_end(plain: Path, capfd: Capfd) -> None:
     path = max(plain.glob("*.log"))
     (altered_at, _), (damage, size) = list(batch_spans(path))[-2:]
     put(path, (altered_at + 4, b"\x80"), (damage + size - 9, b"\x55" * 9))
@@ -54,9 +49,7 @@ def test_impossible_offset_is_named_before_damage_at_the_log_end(
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_offsets_lost_in_damage_stay_lost_when_another_batch_moves(
-    plain: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_offsets_lost_in_damage_stay_lost_when_another_batch_moves(plain: Path, capfd: Capfd) -> None:
     """A batch with the offsets after the log end moves there and gets the leader epoch of its new neighbours, which takes another round.
     The repaired log has a gap only where the damage was."""
     path = min(plain.glob("*.log"))
@@ -77,7 +70,7 @@ def test_offsets_lost_in_damage_stay_lost_when_another_batch_moves(
 
 @pytest.mark.evidence("damage-offsets")
 def test_batch_whose_restored_offset_fills_a_gap_does_not_move_to_the_log_end(
-    plain: Path, capfd: pytest.CaptureFixture[str]
+    plain: Path, capfd: Capfd
 ) -> None:
     path = min(plain.glob("*.log"))
     sound = path.read_bytes()
@@ -91,9 +84,7 @@ def test_batch_whose_restored_offset_fills_a_gap_does_not_move_to_the_log_end(
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_zeros_before_a_batch_do_not_prove_that_its_offset_is_0(
-    cleaned: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_zeros_before_a_batch_do_not_prove_that_its_offset_is_0(cleaned: Path, capfd: Capfd) -> None:
     """Offset 0 is lost as well, but the batch after the zeros does not have it."""
     first, second = sorted(cleaned.glob("*.log"))[:2]
     put(first, (60, b"\x55" * 30))

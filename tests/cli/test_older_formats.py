@@ -15,6 +15,7 @@ from kseg.segment.partition.format_evidence import newest_readable_magic
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import FileTarget, PartitionTarget
 from tests.support.append_helpers import written_rows
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import rows_of
 
 V0, V1, V2 = L.MAGIC_V0, L.MAGIC_V1, L.MAGIC_V2
@@ -67,11 +68,7 @@ def test_log_without_batches_accepts_any_format(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", [["--apply"], ["--output", "out"]])
 def test_compact_warns_about_batches_an_old_broker_cannot_read(
-    place: list[str],
-    legacy_small: Path,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    place: list[str], legacy_small: Path, tmp_path: Path, capfd: Capfd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cleaner of Kafka 4 does the same without a warning, so kseg does it too."""
     monkeypatch.chdir(tmp_path)
@@ -98,7 +95,7 @@ def test_append_warns_about_batches_an_old_broker_cannot_read(
     apply: list[str],
     legacy_small: Path,
     tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
+    capfd: Capfd,
 ) -> None:
     log_dir = Path(shutil.copytree(legacy_small / "data" / state, tmp_path / "data"))
     directory = next(path for path in sorted(log_dir.glob("*-0")) if not path.name.startswith("__"))

@@ -14,6 +14,7 @@ from fixtures.diseases import batch_spans
 from kseg.cli.main import run
 from kseg.segment.sidecar.index import OffsetIndex
 from tests.support.answers import LEVELS, Answer, altered, common_answers
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import rows_of
 from tests.support.compact_helpers import T0, Topic, clean
 
@@ -57,9 +58,7 @@ def compacted(root: Path) -> Path:
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_damaged_compacted_batch_loses_its_two_records_in_every_command(
-    cleaned: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_compacted_batch_loses_its_two_records_in_every_command(cleaned: Path, capfd: Capfd) -> None:
     """The header contains its range of offsets and its number of records. A gap before it is not a loss."""
     damage, before = None, -1
     for path in sorted(cleaned.glob("*.log")):
@@ -83,9 +82,7 @@ def test_damaged_compacted_batch_loses_its_two_records_in_every_command(
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_altered_offset_after_damage_adds_no_lost_offsets(
-    plain: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_altered_offset_after_damage_adds_no_lost_offsets(plain: Path, capfd: Capfd) -> None:
     """Foreign bytes precede the last batch of a segment, which claims an offset beyond the next segment, although nothing was lost
     there."""
     path = sorted(plain.glob("*.log"))[1]
@@ -110,7 +107,7 @@ def put(path: Path, *changes: tuple[int, bytes]) -> None:
     path.write_bytes(bytes(data))
 
 
-def removed_from(partition: Path, capfd: pytest.CaptureFixture[str]) -> list[Answer]:
+def removed_from(partition: Path, capfd: Capfd) -> list[Answer]:
     """The batches that salvage removes."""
     (result,) = (row for row in rows_of(capfd, "recover", partition) if row["type"] == "result")
     return [(row["finding"], *(row[name] for name in LEVELS)) for row in result["removed"]]
@@ -119,7 +116,7 @@ def removed_from(partition: Path, capfd: pytest.CaptureFixture[str]) -> list[Ans
 @pytest.mark.evidence("damage-offsets")
 @pytest.mark.parametrize("before", [1, 4])
 def test_too_high_offset_does_not_move_the_range_of_later_damage(
-    plain: Path, capfd: pytest.CaptureFixture[str], before: int
+    plain: Path, capfd: Capfd, before: int
 ) -> None:
     """The batch is directly before the damage, or a few batches earlier."""
     path = min(plain.glob("*.log"))
@@ -134,7 +131,7 @@ def test_too_high_offset_does_not_move_the_range_of_later_damage(
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_altered_only_batch_before_damage_is_named(cleaned: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_altered_only_batch_before_damage_is_named(cleaned: Path, capfd: Capfd) -> None:
     """The damaged headers are overwritten completely."""
     path = sorted(cleaned.glob("*.log"))[1]
     spans = list(batch_spans(path))
@@ -148,9 +145,7 @@ def test_altered_only_batch_before_damage_is_named(cleaned: Path, capfd: pytest.
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_impossible_offsets_prove_no_other_batch_wrong(
-    cleaned: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_impossible_offsets_prove_no_other_batch_wrong(cleaned: Path, capfd: Capfd) -> None:
     """With one bit flipped, a batch between two that claim offsets beyond the next segment would fit between them as well."""
     path = min(cleaned.glob("*.log"))
     spans = list(batch_spans(path))
@@ -165,7 +160,7 @@ def test_impossible_offsets_prove_no_other_batch_wrong(
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_batch_with_a_zeroed_offset_keeps_its_place(plain: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_batch_with_a_zeroed_offset_keeps_its_place(plain: Path, capfd: Capfd) -> None:
     """A hole of zeros ends in its header, so it claims offset 0. That offset is also lost at the start of the log, but this batch does not
     have it."""
     path = min(plain.glob("*.log"))
@@ -188,9 +183,7 @@ def test_batch_with_a_zeroed_offset_keeps_its_place(plain: Path, capfd: pytest.C
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_batch_in_a_hole_of_zeros_does_not_fill_another_gap(
-    plain: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_batch_in_a_hole_of_zeros_does_not_fill_another_gap(plain: Path, capfd: Capfd) -> None:
     """Its base offset was zeroed together with the batches before it, and offset 0 is lost at the start of the log."""
     first, other = sorted(plain.glob("*.log"))[::2]
     spans = list(batch_spans(first))
@@ -205,7 +198,7 @@ def test_batch_in_a_hole_of_zeros_does_not_fill_another_gap(
 
 @pytest.mark.evidence("damage-offsets")
 def test_two_adjacent_batches_with_altered_offsets_do_not_move_to_the_log_end(
-    plain: Path, capfd: pytest.CaptureFixture[str]
+    plain: Path, capfd: Capfd
 ) -> None:
     """Both claim offsets of the next segment or beyond it, and the log continues below that."""
     path = min(plain.glob("*.log"))
@@ -223,9 +216,7 @@ def test_two_adjacent_batches_with_altered_offsets_do_not_move_to_the_log_end(
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_both_batches_with_altered_offsets_before_damage_are_named(
-    plain: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_both_batches_with_altered_offsets_before_damage_are_named(plain: Path, capfd: Capfd) -> None:
     """They are in order with each other, and after the damage the log continues below them."""
     path = min(plain.glob("*.log"))
     spans = list(batch_spans(path))
@@ -242,9 +233,7 @@ def test_both_batches_with_altered_offsets_before_damage_are_named(
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_lookup_skips_an_index_entry_whose_batch_claims_lower_offsets(
-    plain: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_lookup_skips_an_index_entry_whose_batch_claims_lower_offsets(plain: Path, capfd: Capfd) -> None:
     """The damage after it would seem to begin at these offsets."""
     path = sorted(plain.glob("*.log"))[1]
     spans = list(batch_spans(path))
@@ -262,7 +251,7 @@ def test_lookup_skips_an_index_entry_whose_batch_claims_lower_offsets(
 
 @pytest.mark.evidence("damage-offsets")
 def test_lookup_does_not_skip_a_damaged_batch_that_claims_offsets_below_the_segment(
-    plain: Path, capfd: pytest.CaptureFixture[str]
+    plain: Path, capfd: Capfd
 ) -> None:
     """Nothing before the first batch contradicts its offsets but the file name."""
     path = max(plain.glob("*.log"))
@@ -275,9 +264,7 @@ def test_lookup_does_not_skip_a_damaged_batch_that_claims_offsets_below_the_segm
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_removed_batch_beside_damage_counts_only_its_own_offsets(
-    plain: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_removed_batch_beside_damage_counts_only_its_own_offsets(plain: Path, capfd: Capfd) -> None:
     path = min(plain.glob("*.log"))
     spans = list(batch_spans(path))
     start, _size = spans[3]
@@ -295,7 +282,7 @@ def test_removed_batch_beside_damage_counts_only_its_own_offsets(
 @pytest.mark.evidence("damage-offsets")
 @pytest.mark.parametrize("is_gap_behind", [False, True])
 def test_first_batch_keeps_the_offset_in_the_file_name_after_lost_offsets(
-    cleaned: Path, capfd: pytest.CaptureFixture[str], is_gap_behind: bool
+    cleaned: Path, capfd: Capfd, is_gap_behind: bool
 ) -> None:
     """The end of the segment before it is lost, so that its altered offset is one that no other batch has. No segment holds offsets below
     its name (Kafka: UnifiedLog.roll)."""
@@ -320,7 +307,7 @@ def test_first_batch_keeps_the_offset_in_the_file_name_after_lost_offsets(
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_dump_names_an_overlap_in_a_compacted_log(plain: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_dump_names_an_overlap_in_a_compacted_log(plain: Path, capfd: Capfd) -> None:
     """By chance there are as many records as offsets from the first to the last."""
     path = max(plain.glob("*.log"))
     position, _ = list(batch_spans(path))[-1]
@@ -334,7 +321,7 @@ def test_dump_names_an_overlap_in_a_compacted_log(plain: Path, capfd: pytest.Cap
 @pytest.mark.evidence("damage-offsets")
 @pytest.mark.parametrize("case", range(CASES))
 def test_verify_dump_lookup_and_recover_agree_on_any_damage(
-    case: int, partitions: list[Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    case: int, partitions: list[Path], tmp_path: Path, capfd: Capfd
 ) -> None:
     rng = random.Random(f"{SEED}-{case}")
     source = partitions[case % 2]
@@ -374,7 +361,7 @@ def alter_an_offset(rng: random.Random, partition: Path) -> None:
 @pytest.mark.evidence("damage-offsets")
 @pytest.mark.parametrize("case", range(CASES // 2))
 def test_verify_dump_lookup_and_recover_agree_beside_altered_offsets(
-    case: int, partitions: list[Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    case: int, partitions: list[Path], tmp_path: Path, capfd: Capfd
 ) -> None:
     rng = random.Random(f"{SEED}-beside-{case}")
     source = partitions[case % 2]
@@ -391,7 +378,7 @@ def test_verify_dump_lookup_and_recover_agree_beside_altered_offsets(
 @pytest.mark.evidence("damage-offsets")
 @pytest.mark.parametrize("case", range(CASES // 2))
 def test_verify_dump_lookup_and_recover_name_an_altered_header(
-    case: int, partitions: list[Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    case: int, partitions: list[Path], tmp_path: Path, capfd: Capfd
 ) -> None:
     """The CRC covers neither base offset nor leader epoch, so every batch is valid although one has a wrong header."""
     rng = random.Random(f"{SEED}-altered-{case}")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kseg.cli.main import run
+from tests.support.command_lines import Capfd
 from tests.support.registry_dirs import Registry, partition
 
 ORDER: dict[str, Any] = {
@@ -75,12 +76,12 @@ def log_dir(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def rows(capfd: pytest.CaptureFixture[str], kind: str = "record") -> list[dict[str, Any]]:
+def rows(capfd: Capfd, kind: str = "record") -> list[dict[str, Any]]:
     lines = [json.loads(line, parse_constant=pytest.fail) for line in capfd.readouterr().out.splitlines()]
     return [line for line in lines if line["type"] == kind]
 
 
-def test_dump_decodes_keys_and_values(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_dump_decodes_keys_and_values(log_dir: Path, capfd: Capfd) -> None:
     formats = ["--value-format", "avro", "--key-format", "auto"]
     assert run(["dump", "--json", "--print-data-log", *formats, str(log_dir / "orders-0")]) == 0
     found = rows(capfd)
@@ -93,9 +94,7 @@ def test_dump_decodes_keys_and_values(log_dir: Path, capfd: pytest.CaptureFixtur
     assert "value_schema" not in found[2] and "value_error" not in found[2]
 
 
-def test_undecodable_payload_is_shown_as_bytes_with_the_reason(
-    log_dir: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_undecodable_payload_is_shown_as_bytes_with_the_reason(log_dir: Path, capfd: Capfd) -> None:
     assert (
         run(["dump", "--json", "--print-data-log", "--value-format", "avro", str(log_dir / "orders-0")]) == 0
     )
@@ -108,7 +107,7 @@ def test_undecodable_payload_is_shown_as_bytes_with_the_reason(
     assert "bytes end before" in cut["value_error"]
 
 
-def test_auto_format_leaves_other_payloads_alone(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_auto_format_leaves_other_payloads_alone(log_dir: Path, capfd: Capfd) -> None:
     assert (
         run(["dump", "--json", "--print-data-log", "--value-format", "auto", str(log_dir / "orders-0")]) == 0
     )
@@ -117,7 +116,7 @@ def test_auto_format_leaves_other_payloads_alone(log_dir: Path, capfd: pytest.Ca
 
 
 def test_schemas_are_found_in_another_log_dir_of_the_broker(
-    log_dir: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    log_dir: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     other = tmp_path / "other"
     other.mkdir()
@@ -136,7 +135,7 @@ def test_schemas_are_found_in_another_log_dir_of_the_broker(
     assert rows(capfd)[0]["value"] == shown(0)
 
 
-def test_lookup_and_read_decode_payloads(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_lookup_and_read_decode_payloads(log_dir: Path, capfd: Capfd) -> None:
     place = [str(log_dir / "orders-0"), "--value-format", "avro"]
     assert run(["lookup", "--json", "--offset", "0", *place]) == 0
     (answer,) = rows(capfd, "lookup")
@@ -150,9 +149,7 @@ def test_lookup_and_read_decode_payloads(log_dir: Path, capfd: pytest.CaptureFix
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_payloads_are_decoded_alike_for_any_number_of_jobs(
-    log_dir: Path, jobs: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_payloads_are_decoded_alike_for_any_number_of_jobs(log_dir: Path, jobs: str, capfd: Capfd) -> None:
     ask = ["dump", "--json", "--print-data-log", "--value-format", "auto", "--jobs", jobs, str(log_dir)]
     assert run(ask) == 0
     assert [row["value"] for row in rows(capfd) if "orders-0" in row["file"]][:2] == [
@@ -171,15 +168,13 @@ def test_payloads_are_decoded_alike_for_any_number_of_jobs(
     ],
 )
 def test_contradictory_payload_options_are_refused(
-    log_dir: Path, words: list[str], sentence: str, capfd: pytest.CaptureFixture[str]
+    log_dir: Path, words: list[str], sentence: str, capfd: Capfd
 ) -> None:
     assert run([*words, str(log_dir / "orders-0")]) == 2
     assert sentence in capfd.readouterr().err
 
 
-def test_append_refuses_decoded_payload_lines(
-    log_dir: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_append_refuses_decoded_payload_lines(log_dir: Path, tmp_path: Path, capfd: Capfd) -> None:
     assert (
         run(["dump", "--json", "--print-data-log", "--value-format", "avro", str(log_dir / "orders-0")]) == 0
     )
@@ -200,7 +195,7 @@ def test_append_refuses_decoded_payload_lines(
     ],
 )
 def test_payloads_of_kafkas_own_serializers_are_decoded(
-    tmp_path: Path, form: str, data: bytes, value: object, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, form: str, data: bytes, value: object, capfd: Capfd
 ) -> None:
     partition(tmp_path / "t-0", [(data, b"{'no':json}\xff")])
     assert (
@@ -223,7 +218,7 @@ def test_payloads_of_kafkas_own_serializers_are_decoded(
 
 
 def test_missing_schema_libraries_say_what_to_install(
-    log_dir: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    log_dir: Path, monkeypatch: pytest.MonkeyPatch, capfd: Capfd
 ) -> None:
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "fastavro" else found(name))

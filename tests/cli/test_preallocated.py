@@ -15,6 +15,7 @@ from fixtures.healthy import partition
 from kseg.cli.main import run
 from tests.internal_topics import metadata_logs as metadata
 from tests.recovery.verify.test_quick_check import ordinary
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import rows_of
 
 ACTIVE, BEFORE = f"{297:020d}.log", f"{198:020d}.log"
@@ -27,7 +28,7 @@ def log(tmp_path: Path) -> Path:
     return partition(tmp_path / "data" / "orders-0")
 
 
-def _findings(command: str, path: Path, capfd: pytest.CaptureFixture[str]) -> tuple[int, dict[str, str]]:
+def _findings(command: str, path: Path, capfd: Capfd) -> tuple[int, dict[str, str]]:
     status = run([*command.split(), "--json", str(path)])
     rows: list[dict[str, Any]] = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     return status, {row["id"]: row["severity"] for row in rows if row["type"] == "finding"}
@@ -49,9 +50,7 @@ def _findings(command: str, path: Path, capfd: pytest.CaptureFixture[str]) -> tu
     ],
 )
 @pytest.mark.parametrize("size_bytes", [20_000, 1 << 15, MIB, 100 * MIB, 1 << 30, 500_000_000, 2**31 - 1])
-def test_preallocated_tail_is_an_info(
-    log: Path, capfd: pytest.CaptureFixture[str], command: str, size_bytes: int
-) -> None:
+def test_preallocated_tail_is_an_info(log: Path, capfd: Capfd, command: str, size_bytes: int) -> None:
     os.truncate(log / ACTIVE, size_bytes)
     status, found = _findings(command, log, capfd)
     assert status == 0
@@ -64,7 +63,7 @@ def test_preallocated_tail_is_an_info(
 @pytest.mark.parametrize("command", ["verify", "verify --quick", "dump", "list --count", "lookup --latest"])
 @pytest.mark.parametrize("case", ["not the last", "odd length", "whole pages", "clean marker"])
 def test_zero_tail_of_an_interrupted_write_is_an_error(
-    log: Path, capfd: pytest.CaptureFixture[str], command: str, case: str
+    log: Path, capfd: Capfd, command: str, case: str
 ) -> None:
     if case == "not the last":
         os.truncate(log / BEFORE, MIB)
@@ -80,7 +79,7 @@ def test_zero_tail_of_an_interrupted_write_is_an_error(
     assert status == 1 and found["zero-tail"] == "error" and "segment-preallocated" not in found
 
 
-def test_checkpoint_beyond_the_zeros_is_still_an_error(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_checkpoint_beyond_the_zeros_is_still_an_error(log: Path, capfd: Capfd) -> None:
     """The zeros have replaced records."""
     os.truncate(log / ACTIVE, MIB)
     (log.parent / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 400\n")
@@ -88,9 +87,7 @@ def test_checkpoint_beyond_the_zeros_is_still_an_error(log: Path, capfd: pytest.
     assert "checkpoint-beyond-log" in capfd.readouterr().out
 
 
-def test_recover_truncates_preallocated_zeros_and_undo_restores_them(
-    log: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_recover_truncates_preallocated_zeros_and_undo_restores_them(log: Path, capfd: Capfd) -> None:
     size_bytes = (log / ACTIVE).stat().st_size
     os.truncate(log / ACTIVE, 1 << 30)
     assert run(["recover", str(log)]) == 1
@@ -103,9 +100,7 @@ def test_recover_truncates_preallocated_zeros_and_undo_restores_them(
     assert status.st_size == 1 << 30 and status.st_blocks * 512 < MIB
 
 
-def test_retention_by_size_does_not_count_preallocated_zeros(
-    log: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_retention_by_size_does_not_count_preallocated_zeros(log: Path, capfd: Capfd) -> None:
     command = ["retain", "--json", "--cleanup-policy", "delete", "--retention-bytes"]
     written = sum(path.stat().st_size for path in log.glob("*.log"))
     os.truncate(log / ACTIVE, 1 << 30)
@@ -132,7 +127,7 @@ def _contents(directory: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("stays", [False, True])
 def test_compaction_of_a_preallocated_active_segment_equals_the_trimmed_one(
-    tmp_path: Path, stays: bool, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, stays: bool, capfd: Capfd
 ) -> None:
     """stays: a transaction is open in the active segment, so the segment is rolled and not rewritten."""
     words = ["compact", "--include-active", "--cleanup-policy", "compact", "--now", "1800000000000", "--json"]
@@ -161,7 +156,7 @@ def test_compaction_of_a_preallocated_active_segment_equals_the_trimmed_one(
 
 
 def test_preallocated_indexes_of_a_metadata_log_need_no_repair(
-    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    capture_small: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     """A node recovers the metadata log at every start, and 4.4.0 stops without trimming its indexes. Those of other partitions are
     trimmed."""
@@ -176,7 +171,7 @@ def test_preallocated_indexes_of_a_metadata_log_need_no_repair(
 
 @pytest.mark.parametrize("padding", [0, 30])
 def test_roll_of_a_preallocated_segment_completes_the_time_index(
-    log: Path, padding: int, capfd: pytest.CaptureFixture[str]
+    log: Path, padding: int, capfd: Capfd
 ) -> None:
     """The active segment stays, because a transaction is open in it. The index of a killed broker lacks the greatest timestamp, which
     determines the age of a segment that is no longer recovered."""

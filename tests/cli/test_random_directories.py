@@ -19,6 +19,7 @@ from tests.kafka.edge_directories import edge_case
 from tests.kafka.odd_directories import odd_case
 from tests.kafka.odd_log_dirs import random_log_dirs
 from tests.kafka.random_directories import random_case
+from tests.support.command_lines import Capfd
 
 COUNT = int(os.environ.get("KSEG_COMMANDED", "40"))
 FIRST_SEED = int(os.environ.get("KSEG_COMMANDED_SEED", "1"))
@@ -66,7 +67,7 @@ def _disk(seed: int, place: Path) -> list[Path]:
     return [disk_case(seed, place).directory]
 
 
-def assert_no_bug(command: str, targets: list[Path], place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def assert_no_bug(command: str, targets: list[Path], place: Path, capfd: Capfd) -> None:
     words = [*command.split(), *([str(place / "out")] if command.startswith("export") else [])]
     status = run([*words, *map(str, targets)])
     reported = capfd.readouterr().err
@@ -75,7 +76,7 @@ def assert_no_bug(command: str, targets: list[Path], place: Path, capfd: pytest.
 
 @pytest.mark.parametrize("make", [_odd, _random, _edge, _disk, random_log_dirs])
 def test_no_command_on_a_random_directory_is_a_bug(
-    make: Callable[[int, Path], list[Path]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    make: Callable[[int, Path], list[Path]], tmp_path: Path, capfd: Capfd
 ) -> None:
     for seed in range(FIRST_SEED, FIRST_SEED + COUNT // 5 + 1):
         place = tmp_path / str(seed)
@@ -91,11 +92,7 @@ def test_no_command_on_a_random_directory_is_a_bug(
 
 @pytest.mark.parametrize(("command", "make", "seed"), [("dump --json", _random, 1827), ("list", _odd, 2746)])
 def test_commands_that_once_ended_as_a_bug_do_not(
-    command: str,
-    make: Callable[[int, Path], list[Path]],
-    seed: int,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
+    command: str, make: Callable[[int, Path], list[Path]], seed: int, tmp_path: Path, capfd: Capfd
 ) -> None:
     """Seeds with an entry with a negative position in a damaged index, and a missing index of a segment with a short name."""
     assert_no_bug(command, make(seed, tmp_path), tmp_path, capfd)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kseg.cli.main import run
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import rows_of
 
 Unchanged = Callable[..., AbstractContextManager[None]]
@@ -37,16 +38,14 @@ def test_read_raw_writes_complete_batches_of_the_segment(
     assert capfdbinary.readouterr().out == data[:100]
 
 
-def test_read_does_not_grow_beyond_the_maximum_message_size(
-    metro: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_read_does_not_grow_beyond_the_maximum_message_size(metro: Path, capfd: Capfd) -> None:
     words = ["read", "--offset", "0", "--max-bytes", "100", "--quiet", "--raw", str(metro)]
     assert run([*words, "--max-message-bytes", "800"]) == 1  # the first batch has 874 bytes
     assert run([*words, "--max-message-bytes", "874"]) == 0
     capfd.readouterr()
 
 
-def test_read_shows_records_as_text_and_json(metro: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_read_shows_records_as_text_and_json(metro: Path, capfd: Capfd) -> None:
     assert run(["read", "--offset", "3", "--max-bytes", "900", str(metro)]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert lines[0].startswith("metro-none-0 from offset 3: 874 bytes at byte 0 of ")
@@ -56,9 +55,7 @@ def test_read_shows_records_as_text_and_json(metro: Path, capfd: pytest.CaptureF
     assert [row["type"] for row in rows] == ["read", "batch"] + 12 * ["record"]
 
 
-def test_read_out_of_range_exits_with_1_and_one_sentence(
-    metro: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_read_out_of_range_exits_with_1_and_one_sentence(metro: Path, capfd: Capfd) -> None:
     assert run(["read", "--offset", "161", str(metro)]) == 1
     out, err = capfd.readouterr()
     assert out == "" and err == f"kseg: {metro}: offset 161 is out of range: the log has 0 to 160\n"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kseg.cli.main import run
+from tests.support.command_lines import Capfd
 from tests.support.failing_renames import failing_renames
 from tests.support.trees import tree_state
 
@@ -35,7 +36,7 @@ def data(capture_small: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("error", ADVICE, ids=errno.errorcode.get)
 def test_changes_before_a_disk_fails_can_be_undone(
-    data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, error: int
+    data: Path, capfd: Capfd, monkeypatch: pytest.MonkeyPatch, error: int
 ) -> None:
     """Each sentence says what to do about the disk, with options that the commands in it have."""
     before = tree_state(data)
@@ -57,7 +58,7 @@ def test_changes_before_a_disk_fails_can_be_undone(
 
 
 def test_failed_undo_names_some_of_many_directories(
-    data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    data: Path, capfd: Capfd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(20):
         shutil.copytree(data / "metro-none-0", data / f"more-{number}")
@@ -75,7 +76,7 @@ def test_failed_undo_names_some_of_many_directories(
 
 
 def test_undo_that_fails_midway_is_completed_by_a_repeat(
-    data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    data: Path, capfd: Capfd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The partitions are outside of a data directory, so there is no journal for all of them."""
     paths = [str(shutil.move(data / name, data.parent / name)) for name in ("metro-none-0", "metro-zstd-0")]
@@ -92,7 +93,7 @@ def test_undo_that_fails_midway_is_completed_by_a_repeat(
 
 
 def test_exceeded_quota_is_not_reported_as_lack_of_space(
-    data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    data: Path, capfd: Capfd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = tree_state(data)
     with failing_renames(

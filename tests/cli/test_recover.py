@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kseg.cli.main import run
-from tests.support.command_lines import json_run
+from tests.support.command_lines import Capfd, json_run
 from tests.support.trees import files_in
 
 Unchanged = Callable[[Path], AbstractContextManager[None]]
@@ -46,7 +46,7 @@ def result_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def test_recover_of_an_undamaged_directory_has_nothing_to_repair(
-    log_dir: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
+    log_dir: Path, unchanged: Unchanged, capfd: Capfd
 ) -> None:
     with unchanged(log_dir):
         assert run(["recover", str(log_dir)]) == 0
@@ -58,7 +58,7 @@ def test_recover_of_an_undamaged_directory_has_nothing_to_repair(
 
 
 def test_recover_plan_changes_nothing_and_names_the_cost_of_both_policies(
-    log_dir: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
+    log_dir: Path, unchanged: Unchanged, capfd: Capfd
 ) -> None:
     partition = log_dir / "metro-zstd-0"
     damage(partition / FIRST)
@@ -91,9 +91,7 @@ def test_recover_plan_changes_nothing_and_names_the_cost_of_both_policies(
     assert steps and len(steps) == result["steps"] and all(step["words"] for step in steps)
 
 
-def test_recovered_directory_is_sound_and_needs_no_second_repair(
-    log_dir: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_recovered_directory_is_sound_and_needs_no_second_repair(log_dir: Path, capfd: Capfd) -> None:
     partition = log_dir / "metro-zstd-0"
     damage(partition / FIRST)
     before = files_in(partition)
@@ -114,9 +112,7 @@ def test_recovered_directory_is_sound_and_needs_no_second_repair(
     assert not (partition / ".kseg").exists()
 
 
-def test_verdict_says_if_only_files_of_the_data_directory_were_repaired(
-    log_dir: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_verdict_says_if_only_files_of_the_data_directory_were_repaired(log_dir: Path, capfd: Capfd) -> None:
     assert run(["recover", "--apply", "--quiet", str(log_dir)]) == 0
     (log_dir / "recovery-point-offset-checkpoint").write_text("0\n3\n")
     verdicts = []
@@ -129,7 +125,7 @@ def test_verdict_says_if_only_files_of_the_data_directory_were_repaired(
     assert verdicts[2].startswith("SOUND: nothing to repair in ")
 
 
-def test_data_directory_is_undone_by_one_journal(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_data_directory_is_undone_by_one_journal(log_dir: Path, capfd: Capfd) -> None:
     for name in ("metro-zstd-0", "metro-none-0"):
         damage(log_dir / name / FIRST)
     before = {name: files_in(log_dir / name) for name in os.listdir(log_dir) if (log_dir / name).is_dir()}
@@ -148,9 +144,7 @@ def test_data_directory_is_undone_by_one_journal(log_dir: Path, capfd: pytest.Ca
     assert files_in(log_dir) == own
 
 
-def test_undo_of_one_partition_names_the_journal_of_the_run(
-    log_dir: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_undo_of_one_partition_names_the_journal_of_the_run(log_dir: Path, capfd: Capfd) -> None:
     (log_dir / ".kafka_cleanshutdown").unlink()
     for name in ("metro-zstd-0", "metro-none-0"):
         damage(log_dir / name / FIRST)
@@ -165,7 +159,7 @@ def test_undo_of_one_partition_names_the_journal_of_the_run(
 
 
 def test_recover_output_repairs_a_copy_and_keeps_the_input(
-    log_dir: Path, tmp_path: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
+    log_dir: Path, tmp_path: Path, unchanged: Unchanged, capfd: Capfd
 ) -> None:
     damage(log_dir / "metro-zstd-0" / FIRST)
     # as a killed broker leaves it
@@ -201,7 +195,7 @@ def test_recover_output_repairs_a_copy_and_keeps_the_input(
 
 
 def test_recover_output_puts_several_data_directories_side_by_side(
-    log_dir: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    log_dir: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     shutil.copytree(log_dir, log_dir.parent / "other")
     damage(log_dir.parent / "other" / "fares-0" / FIRST)
@@ -218,7 +212,7 @@ def test_recover_output_puts_several_data_directories_side_by_side(
 
 
 def test_policy_kafka_refuses_where_a_broker_fails_to_load(
-    log_dir: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
+    log_dir: Path, unchanged: Unchanged, capfd: Capfd
 ) -> None:
     partition = log_dir / "fares-0"
     log = max(partition.glob("*.log"))
@@ -233,9 +227,7 @@ def test_policy_kafka_refuses_where_a_broker_fails_to_load(
     assert finding["kafka_exception"] == "CorruptRecordException"
 
 
-def test_recover_repairs_a_single_segment(
-    log_dir: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_recover_repairs_a_single_segment(log_dir: Path, unchanged: Unchanged, capfd: Capfd) -> None:
     partition = log_dir / "metro-zstd-0"
     damage(partition / FIRST)
     others = {name: data for name, data in files_in(partition).items() if not name.startswith(FIRST[:20])}
@@ -246,7 +238,7 @@ def test_recover_repairs_a_single_segment(
 
 
 def test_several_segments_of_one_partition_are_refused(
-    log_dir: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
+    log_dir: Path, unchanged: Unchanged, capfd: Capfd
 ) -> None:
     """The shell makes such a list of `orders-0/*.log`. Each change would have the partition's files as input while others change them."""
     partition, other = log_dir / "metro-zstd-0", log_dir / "metro-none-0"
@@ -282,14 +274,14 @@ def test_several_segments_of_one_partition_are_refused(
     ],
 )
 def test_recover_rejects_wrong_usage(
-    log_dir: Path, words: list[str], sentence: str, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
+    log_dir: Path, words: list[str], sentence: str, unchanged: Unchanged, capfd: Capfd
 ) -> None:
     with unchanged(log_dir):
         assert run(["recover", *words, str(log_dir / "fares-0")]) == 2
     assert sentence in capfd.readouterr().err
 
 
-def test_recover_rejects_a_file_of_no_segment(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_recover_rejects_a_file_of_no_segment(log_dir: Path, capfd: Capfd) -> None:
     assert run(["recover", str(log_dir / "fares-0" / "leader-epoch-checkpoint")]) == 2
     assert "is not a segment file; name its partition directory" in capfd.readouterr().err
     shutil.copy(log_dir / "fares-0" / FIRST, log_dir.parent / "fares.log")
@@ -313,7 +305,7 @@ def test_recover_rejects_a_file_of_no_segment(log_dir: Path, capfd: pytest.Captu
     ],
 )  # fmt: skip
 def test_printed_next_command_carries_out_the_recover_plan(
-    log_dir: Path, words: list[str], capfd: pytest.CaptureFixture[str]
+    log_dir: Path, words: list[str], capfd: Capfd
 ) -> None:
     for name in ("metro-none-0", "metro-zstd-0"):
         damage(log_dir / name / FIRST)
@@ -328,7 +320,7 @@ def test_printed_next_command_carries_out_the_recover_plan(
 
 @pytest.mark.parametrize("is_asked", [True, False])
 def test_recover_drops_its_pages_from_the_page_cache(
-    log_dir: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], is_asked: bool
+    log_dir: Path, monkeypatch: pytest.MonkeyPatch, capfd: Capfd, is_asked: bool
 ) -> None:
     """With either policy, cached pages are dropped at the end, for valid and for damaged partitions."""
     damage(log_dir / "fares-0" / FIRST)

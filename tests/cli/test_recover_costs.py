@@ -17,6 +17,7 @@ from kseg.change.plan.inputs import inputs_of
 from kseg.cli.main import run
 from kseg.recovery.loading.loader import load_as_broker
 from kseg.recovery.policy import BrokerState, LoadSettings
+from tests.support.command_lines import Capfd
 from tests.support.salvage_cases import LAST, MIDDLE, NEXT, log
 from tests.support.salvage_helpers import batches, offsets
 from tests.support.verify_helpers import NOW_MS
@@ -33,7 +34,7 @@ def partition(sound: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(sound, tmp_path / "data")) / "metro-0"
 
 
-def costs(capfd: pytest.CaptureFixture[str], *words: str | Path) -> dict[str, Any]:
+def costs(capfd: Capfd, *words: str | Path) -> dict[str, Any]:
     run(["recover", "--json", *map(str, words)])
     (result,) = [
         row
@@ -58,9 +59,7 @@ def width(batch: bytes) -> int:
 
 
 @pytest.mark.parametrize("policy", ["salvage", "kafka"])
-def test_cost_of_batches_out_of_order_after_a_truncation(
-    partition: Path, capfd: pytest.CaptureFixture[str], policy: str
-) -> None:
+def test_cost_of_batches_out_of_order_after_a_truncation(partition: Path, capfd: Capfd, policy: str) -> None:
     """A damaged batch is followed by a copy of an earlier one, a later one, and one that belongs in between; another one is missing."""
     file = log(partition, NEXT)
     content = parts(file)
@@ -83,7 +82,7 @@ def test_cost_of_batches_out_of_order_after_a_truncation(
     assert found["kafka"]["bytes"] == file.stat().st_size - sizes + log(partition, LAST).stat().st_size
 
 
-def test_cost_of_a_torn_tail_under_a_clean_marker(partition: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_cost_of_a_torn_tail_under_a_clean_marker(partition: Path, capfd: Capfd) -> None:
     """A broker keeps the torn bytes in the log, but their offsets are lost, because nobody can read them."""
     file = log(partition, LAST)
     position, size = batch_spans(file)[-1]
@@ -100,9 +99,7 @@ def test_cost_of_a_torn_tail_under_a_clean_marker(partition: Path, capfd: pytest
     assert costs(capfd, file, *UNCLEAN)["kafka"]["bytes"] == size - 10
 
 
-def test_cost_of_a_segment_depends_on_the_recovery_point(
-    partition: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_cost_of_a_segment_depends_on_the_recovery_point(partition: Path, capfd: Capfd) -> None:
     """A broker that was killed scans the segment of the recovery point and those behind it."""
     (partition.parent / ".kafka_cleanshutdown").unlink()
     checkpoint = partition.parent / "recovery-point-offset-checkpoint"
@@ -120,7 +117,7 @@ def test_cost_of_a_segment_depends_on_the_recovery_point(
 
 
 def test_cost_of_salvage_does_not_depend_on_whether_a_broker_loads_the_log(
-    partition: Path, capfd: pytest.CaptureFixture[str]
+    partition: Path, capfd: Capfd
 ) -> None:
     """The end of each segment is cut off. Records between the cut batch and the next segment used to count only if the log could be
     loaded."""
@@ -134,9 +131,7 @@ def test_cost_of_salvage_does_not_depend_on_whether_a_broker_loads_the_log(
     assert failing["salvage"] == loaded["salvage"] and loaded["salvage"]["offsets"] > 100
 
 
-def test_states_after_a_crash_cost_nothing_with_either_policy(
-    partition: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_states_after_a_crash_cost_nothing_with_either_policy(partition: Path, capfd: Capfd) -> None:
     """Policy kafka loads the log and compares the records; policy salvage knows without a load."""
     for suffix in (".index", ".timeindex"):
         index = log(partition, LAST).with_suffix(suffix)
@@ -148,9 +143,7 @@ def test_states_after_a_crash_cost_nothing_with_either_policy(
     assert not any(counted["salvage"].values()) and not any(counted["kafka"].values())
 
 
-def test_duplicate_batch_that_a_broker_keeps_costs_nothing(
-    partition: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_duplicate_batch_that_a_broker_keeps_costs_nothing(partition: Path, capfd: Capfd) -> None:
     """Consumers have read these offsets before and skip the copy (Kafka: CompletedFetch.nextFetchedRecord)."""
     file = log(partition, NEXT)
     content = parts(file)
@@ -183,12 +176,7 @@ def test_cost_of_a_decreasing_leader_epoch_is_known_only_to_salvage(
     ],
 )
 def test_cost_of_retention_by_zeroed_time_indexes_uses_the_brokers_limit(
-    partition: Path,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    properties: str,
-    segments: int,
-    source: str,
+    partition: Path, tmp_path: Path, capfd: Capfd, properties: str, segments: int, source: str
 ) -> None:
     """Zeros in a time index mean 1970, which exceeds any limit. Without a metadata log the topic's settings are unknown."""
     index = min(partition.glob("*.timeindex"))
@@ -205,7 +193,7 @@ def test_cost_of_retention_by_zeroed_time_indexes_uses_the_brokers_limit(
 
 
 def test_batch_with_zeroed_attributes_does_not_count_as_a_control_batch(
-    partition: Path, capfd: pytest.CaptureFixture[str]
+    partition: Path, capfd: Capfd
 ) -> None:
     """A batch with a producer id but without a sequence number used to count as a control batch."""
     file = log(partition, NEXT)
@@ -216,9 +204,7 @@ def test_batch_with_zeroed_attributes_does_not_count_as_a_control_batch(
     assert (found["offsets"], found["records"]) == (1, 0)
 
 
-def test_uncounted_losses_have_an_upper_limit_and_count_once(
-    partition: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_uncounted_losses_have_an_upper_limit_and_count_once(partition: Path, capfd: Capfd) -> None:
     """The log has transactions, so not every offset has a record: at most as many records are lost as offsets. After a repair that was
     killed before it wrote the checkpoints, the loss is not reported again as a new one."""
     data, file = partition.parent, max(partition.glob("*.log"))

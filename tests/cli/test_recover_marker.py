@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kseg.cli.main import run
-from tests.support.command_lines import json_run
+from tests.support.command_lines import Capfd, json_run
 from tests.support.trees import copy_tree, unchanged
 
 MARKER = ".kafka_cleanshutdown"
@@ -71,7 +71,7 @@ def marker_steps(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("damage", SIDE_FILES)
 @pytest.mark.parametrize("narrowed", ["path", "topic", "segment", "whole"])
 def test_clean_marker_stays_if_no_byte_is_removed_from_a_log(
-    data: Path, damage: Inflict, narrowed: str, capfd: pytest.CaptureFixture[str]
+    data: Path, damage: Inflict, narrowed: str, capfd: Capfd
 ) -> None:
     if narrowed == "segment" and damage is lose_snapshots:
         pytest.skip("a snapshot is no part of a segment")
@@ -94,7 +94,7 @@ def test_clean_marker_stays_if_no_byte_is_removed_from_a_log(
 @pytest.mark.parametrize("damage", LOGS)
 @pytest.mark.parametrize("narrowed", [True, False])
 def test_clean_marker_loses_its_epoch_if_bytes_are_removed_from_a_log(
-    data: Path, damage: Inflict, narrowed: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    data: Path, damage: Inflict, narrowed: bool, tmp_path: Path, capfd: Capfd
 ) -> None:
     damage(data / "metro-zstd-0")
     found = copy_tree(data, tmp_path / "found")
@@ -112,9 +112,7 @@ def test_clean_marker_loses_its_epoch_if_bytes_are_removed_from_a_log(
         assert file.is_dir() or (data / file.relative_to(found)).read_bytes() == file.read_bytes()
 
 
-def test_clean_marker_is_removed_if_an_unexamined_partition_contradicts_it(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_clean_marker_is_removed_if_an_unexamined_partition_contradicts_it(data: Path, capfd: Capfd) -> None:
     lose_index(data / "metro-zstd-0")
     tear(data / "fares-0")
     _, done = json_run("recover", "--apply", data / "metro-zstd-0", capfd=capfd)
@@ -123,9 +121,7 @@ def test_clean_marker_is_removed_if_an_unexamined_partition_contradicts_it(
     assert not (data / MARKER).exists()
 
 
-def test_each_data_directory_keeps_its_own_clean_marker(
-    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_each_data_directory_keeps_its_own_clean_marker(data: Path, tmp_path: Path, capfd: Capfd) -> None:
     other = copy_tree(data, tmp_path / "other")
     # of another node; otherwise it would be a copy with which no broker starts
     meta = other / "meta.properties"
@@ -140,16 +136,14 @@ def test_each_data_directory_keeps_its_own_clean_marker(
 
 @pytest.mark.parametrize("damage", [*SIDE_FILES, *LOGS])
 @pytest.mark.parametrize("narrowed", [True, False])
-def test_recover_creates_no_clean_marker(
-    data: Path, damage: Inflict, narrowed: bool, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_recover_creates_no_clean_marker(data: Path, damage: Inflict, narrowed: bool, capfd: Capfd) -> None:
     (data / MARKER).unlink()
     damage(data / "metro-zstd-0")
     assert json_run("recover", "--apply", data / "metro-zstd-0" if narrowed else data, capfd=capfd)[0] == 0
     assert not (data / MARKER).exists()
 
 
-def test_clean_marker_is_not_read_without_a_repair(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_clean_marker_is_not_read_without_a_repair(data: Path, capfd: Capfd) -> None:
     with unchanged(data):
         before = (data / MARKER).stat()
         assert json_run("recover", "--apply", data, capfd=capfd)[0] == 0
@@ -168,14 +162,14 @@ def test_clean_marker_is_not_read_without_a_repair(data: Path, capfd: pytest.Cap
     ],
 )
 def test_mark_clean_keeps_a_valid_broker_epoch(
-    data: Path, damage: Inflict, content: bytes, capfd: pytest.CaptureFixture[str]
+    data: Path, damage: Inflict, content: bytes, capfd: Capfd
 ) -> None:
     damage(data / "fares-0")
     assert json_run("recover", "--apply", "--mark-clean", data, capfd=capfd)[0] == 0
     assert (data / MARKER).read_bytes() == content
 
 
-def test_mark_clean_accepts_an_empty_partition(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_mark_clean_accepts_an_empty_partition(data: Path, capfd: Capfd) -> None:
     """A partition that was created and never written to is checked as well."""
     (data / MARKER).unlink()
     (data / "new-0").mkdir()
@@ -183,9 +177,7 @@ def test_mark_clean_accepts_an_empty_partition(data: Path, capfd: pytest.Capture
     assert (data / MARKER).read_bytes() == b""
 
 
-def test_mark_clean_is_refused_for_a_part_of_a_data_directory(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_mark_clean_is_refused_for_a_part_of_a_data_directory(data: Path, capfd: Capfd) -> None:
     (data / MARKER).unlink()
     for words in ([data / "fares-0"], ["--topic", "fares", data]):
         with unchanged(data):
@@ -197,7 +189,7 @@ def test_mark_clean_is_refused_for_a_part_of_a_data_directory(
 
 @pytest.mark.parametrize(("damage", "has_epoch"), [(lose_index, True), (break_batch, False)])
 def test_copy_has_the_broker_epoch_only_while_nothing_is_lost(
-    data: Path, damage: Inflict, has_epoch: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    data: Path, damage: Inflict, has_epoch: bool, tmp_path: Path, capfd: Capfd
 ) -> None:
     damage(data / "fares-0")
     with unchanged(data):

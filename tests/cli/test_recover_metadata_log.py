@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kseg.cli.main import run
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import rows_of
 
 LOG = f"{0:020}.log"
@@ -48,7 +49,7 @@ def without(data: Path, offset: int) -> None:
     path.write_bytes(log[:position] + log[end:])
 
 
-def reported(capfd: pytest.CaptureFixture[str], *words: object) -> tuple[int, dict[str, Any]]:
+def reported(capfd: Capfd, *words: object) -> tuple[int, dict[str, Any]]:
     """The exit status, and the result for the metadata log."""
     status = run([*map(str, words), "--json"])
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
@@ -58,9 +59,7 @@ def reported(capfd: pytest.CaptureFixture[str], *words: object) -> tuple[int, di
     return status, result
 
 
-def test_metadata_log_is_recovered_even_after_a_clean_stop(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_metadata_log_is_recovered_even_after_a_clean_stop(data: Path, capfd: Capfd) -> None:
     """As `verify` predicts, and as a real node does (tests/kafka/test_metadata_log_repair.py)."""
     assert (data / ".kafka_cleanshutdown").exists()
     position = flip(data, 100)
@@ -72,9 +71,7 @@ def test_metadata_log_is_recovered_even_after_a_clean_stop(
 
 
 @pytest.mark.parametrize("offset", [SNAPSHOT_END - 20, LEADER_CHANGE, PARTITION_CHANGES])
-def test_metadata_gap_that_a_node_loads_is_repaired(
-    data: Path, capfd: pytest.CaptureFixture[str], offset: int
-) -> None:
+def test_metadata_gap_that_a_node_loads_is_repaired(data: Path, capfd: Capfd, offset: int) -> None:
     """A snapshot covers the gap, or no record refers to the lost one, so a real node starts (tests/kafka/test_metadata_log_repair.py)."""
     flip(data, offset)
     partition = data / METADATA
@@ -89,7 +86,7 @@ def test_metadata_gap_that_a_node_loads_is_repaired(
 
 
 def test_metadata_gap_that_a_node_fails_on_is_not_repaired(
-    data: Path, capfd: pytest.CaptureFixture[str], unchanged: Unchanged
+    data: Path, capfd: Capfd, unchanged: Unchanged
 ) -> None:
     flip(data, TOPIC)
     with unchanged(data / METADATA):
@@ -100,7 +97,7 @@ def test_metadata_gap_that_a_node_fails_on_is_not_repaired(
 
 
 def test_metadata_gap_is_not_repaired_with_other_voters(
-    data: Path, capfd: pytest.CaptureFixture[str], unchanged: Unchanged
+    data: Path, capfd: Capfd, unchanged: Unchanged
 ) -> None:
     """A node truncates a damaged log when it starts, and fetches the rest. What is missing in a log without damage it never fetches."""
     flip(data, LEADER_CHANGE)
@@ -113,9 +110,7 @@ def test_metadata_gap_is_not_repaired_with_other_voters(
     assert status == 1 and "lacks offset 100" in result["doubt"]
 
 
-def test_metadata_record_that_refers_to_a_lost_one_prevents_the_start(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_metadata_record_that_refers_to_a_lost_one_prevents_the_start(data: Path, capfd: Capfd) -> None:
     without(data, TOPIC)
     rows = rows_of(capfd, "verify", data)
     (start,) = (row for row in rows if row["type"] == "broker-start")
@@ -125,7 +120,7 @@ def test_metadata_record_that_refers_to_a_lost_one_prevents_the_start(
     )
 
 
-def test_torn_end_of_a_metadata_log_is_repaired(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_torn_end_of_a_metadata_log_is_repaired(data: Path, capfd: Capfd) -> None:
     log = data / "__cluster_metadata-0" / LOG
     log.write_bytes(log.read_bytes()[:-5])
     status, result = reported(capfd, "recover", "--apply", log.parent)
@@ -140,7 +135,7 @@ def test_torn_end_of_a_metadata_log_is_repaired(data: Path, capfd: pytest.Captur
     ],
 )
 def test_metadata_log_gets_its_constant_topic_id(
-    content: str, exception: str, data: Path, capfd: pytest.CaptureFixture[str]
+    content: str, exception: str, data: Path, capfd: Capfd
 ) -> None:
     path = data / METADATA / "partition.metadata"
     whole = path.read_bytes()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kseg.cli.main import run
-from tests.support.command_lines import json_run
+from tests.support.command_lines import Capfd, json_run
 
 # the segments begin at offsets 0, 72 and 144
 FIRST, NEXT = 0, 72
@@ -20,7 +20,7 @@ def partition(data: Path) -> Path:
     return data / "metro-none-0"
 
 
-def _result(capfd: pytest.CaptureFixture[str], *words: object) -> dict[str, Any]:
+def _result(capfd: Capfd, *words: object) -> dict[str, Any]:
     _, rows = json_run("recover", *words, capfd=capfd)
     return next(row for row in rows if row.get("partition") == "metro-none-0" and row["type"] == "result")
 
@@ -29,7 +29,7 @@ def _result(capfd: pytest.CaptureFixture[str], *words: object) -> dict[str, Any]
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "unclean"])
 @pytest.mark.parametrize("is_empty", [True, False], ids=["empty", "gone"])
 def test_repair_tells_which_records_were_missing_before(
-    partition: Path, capfd: pytest.CaptureFixture[str], policy: str, is_clean: bool, is_empty: bool
+    partition: Path, capfd: Capfd, policy: str, is_clean: bool, is_empty: bool
 ) -> None:
     """A broker serves what is left. A load that recovers the segment leaves nothing that shows what it had."""
     log = partition / f"{FIRST:020d}.log"
@@ -48,9 +48,7 @@ def test_repair_tells_which_records_were_missing_before(
     assert bool(_result(capfd, *words)["missing"]) is is_left
 
 
-def test_log_of_another_segment_was_missing_before(
-    partition: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_log_of_another_segment_was_missing_before(partition: Path, capfd: Capfd) -> None:
     """A repair was said to lose nothing, and consumers get nothing of these offsets."""
     log = partition / f"{NEXT:020d}.log"
     shutil.copyfile(partition / f"{FIRST:020d}.log", log)
@@ -61,7 +59,7 @@ def test_log_of_another_segment_was_missing_before(
     assert result["costs"]["salvage"]["records"] == 0
 
 
-def test_missing_records_are_in_the_text(partition: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_missing_records_are_in_the_text(partition: Path, capfd: Capfd) -> None:
     for base in (FIRST, NEXT):
         (partition / f"{base:020d}.log").unlink()
     words = "the records of 2 logs were missing before"

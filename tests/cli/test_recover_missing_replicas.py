@@ -16,7 +16,7 @@ from kseg.segment.errors import cannot_read
 from kseg.segment.partition.names import PartitionName
 from tests.cli.test_known_topics import reported
 from tests.internal_topics.metadata_logs import topic_id
-from tests.support.command_lines import Say
+from tests.support.command_lines import Capfd, Say
 from tests.support.missing_replicas import change
 
 
@@ -63,7 +63,7 @@ def test_data_directory_that_cannot_be_listed_is_no_missing_replica(
         assert not [row for row in rows if row["type"] == "result" and "log_dir" in row]
 
 
-def test_recover_text_explains_a_missing_replica(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_recover_text_explains_a_missing_replica(data: Path, capfd: Capfd) -> None:
     shutil.rmtree(data / "fares-0")
     assert run(["recover", str(data)]) == 1
     (line,) = [line for line in capfd.readouterr().out.splitlines() if "still missing" in line]
@@ -77,7 +77,7 @@ def test_recover_text_explains_a_missing_replica(data: Path, capfd: pytest.Captu
 @pytest.mark.evidence("replica-missing")
 @pytest.mark.parametrize("other", ["fares-0.bak", "fares-0 (copy)", "_fares-0.orig"])
 def test_recover_and_doctor_give_the_same_step_for_a_renamed_replica(
-    data: Path, capfd: pytest.CaptureFixture[str], say: Say, other: str
+    data: Path, capfd: Capfd, say: Say, other: str
 ) -> None:
     (data / "fares-0").rename(data / other)
     (replica,) = own_row(say("recover", data)[1])["replicas_missing"]

@@ -13,6 +13,7 @@ from fixtures import healthy
 from kseg.cli.main import run
 from kseg.segment.crc import crc32c, crc32c_of_zeros
 from kseg.segment.files import MappedFile
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import rows_of
 
 LAST = "00000000000000000297"
@@ -37,9 +38,7 @@ def partition(tmp_path: Path) -> Path:
     return made
 
 
-def test_trailing_hole_is_truncated_and_restored_as_a_hole(
-    partition: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_trailing_hole_is_truncated_and_restored_as_a_hole(partition: Path, capfd: Capfd) -> None:
     log = partition / f"{LAST}.log"
     before, started = log.stat(), time.process_time()
     rows = rows_of(capfd, "recover", "--apply", partition, status=0)
@@ -56,7 +55,7 @@ def test_trailing_hole_is_truncated_and_restored_as_a_hole(
 
 
 @pytest.mark.parametrize("command", ["verify", "recover"])
-def test_holes_take_no_reading_time(partition: Path, command: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_holes_take_no_reading_time(partition: Path, command: str, capfd: Capfd) -> None:
     start = time.process_time()
     assert run([command, str(partition)]) == 1
     assert time.process_time() - start < reading_seconds(HOLE_BYTES)

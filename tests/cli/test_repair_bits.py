@@ -10,7 +10,7 @@ import pytest
 
 from fixtures.diseases import bad_crc, batch_spans, flipped_bit
 from kseg.cli.main import run
-from tests.support.command_lines import json_run
+from tests.support.command_lines import Capfd, json_run
 from tests.support.doctor_helpers import NOW, commands, doctor
 from tests.support.trees import copy_tree
 
@@ -42,7 +42,7 @@ def invert_a_bit_of_each(directory: Path, seed: int) -> int:
 
 @pytest.mark.parametrize("seed", [0])
 def test_repair_bits_restores_a_data_directory_of_kafka_4(
-    capture_small: Path, data: Path, capfd: pytest.CaptureFixture[str], seed: int
+    capture_small: Path, data: Path, capfd: Capfd, seed: int
 ) -> None:
     """Undo restores the damaged bytes."""
     count = invert_a_bit_of_each(data, seed)
@@ -70,14 +70,14 @@ def test_repair_bits_restores_data_directories_of_old_brokers(
     assert logs_in(data) == logs_in(legacy_small)
 
 
-def test_repair_bits_requires_policy_salvage(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_repair_bits_requires_policy_salvage(capture_small: Path, capfd: Capfd) -> None:
     arguments = ["recover", "--repair-bits", "--policy", "kafka", str(capture_small / "data")]
     assert run(arguments) == 2
     assert "--repair-bits needs --policy salvage" in capfd.readouterr().err
 
 
 def test_doctor_repairs_bits_of_a_metadata_log_instead_of_replacing_it(
-    capture_small: Path, data: Path, capfd: pytest.CaptureFixture[str]
+    capture_small: Path, data: Path, capfd: Capfd
 ) -> None:
     """A bit of a batch that no snapshot contains is flipped in the log of the only controller, and without the batch the node does not
     start. The steps used to end with a new metadata log without any configuration. Now they lead to every byte that the broker wrote."""
@@ -108,7 +108,7 @@ def test_doctor_repairs_bits_of_a_metadata_log_instead_of_replacing_it(
     assert any(command.startswith("kafka-storage.sh format") for command in steps)
 
 
-def test_doctor_names_what_repair_bits_restores(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_names_what_repair_bits_restores(data: Path, capfd: Capfd) -> None:
     """Beside a batch with more damage, which is removed in either case."""
     flipped_bit(data / "metro-none-0" / f"{0:020d}.log", 1)
     bad_crc(data / "metro-zstd-0" / f"{0:020d}.log", 1)
@@ -124,7 +124,7 @@ def test_doctor_names_what_repair_bits_restores(data: Path, capfd: pytest.Captur
 
 @pytest.mark.parametrize("state", ["legacy", "new"])
 def test_commands_that_follow_the_plans_lose_nothing(
-    state: str, capture_small: Path, legacy_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    state: str, capture_small: Path, legacy_small: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     """Each printed command is copied into the shell as it is. The plan without --repair-bits removes the batches."""
     source = capture_small / "data" if state == "new" else legacy_small / "data/0.9.0.1/2-compacted"
@@ -142,7 +142,7 @@ def test_commands_that_follow_the_plans_lose_nothing(
 
 
 def test_command_that_follows_a_plan_of_policy_kafka_has_that_policy(
-    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    capture_small: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     partition = copy_tree(capture_small / "data" / "metro-zstd-0", tmp_path / "metro-zstd-0")
     flipped_bit(partition / f"{0:020d}.log", 2)

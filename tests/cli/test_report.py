@@ -27,6 +27,7 @@ from kseg.segment.counted import listed
 from kseg.segment.findings import CATALOGUE, ERROR, INFO, WARNING, Finding
 from tests.support.broken_dirs import broken_dir
 from tests.support.broker_dirs import broker_dir
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import rows_of
 
 NOW = ("--now", "1795250600000")
@@ -48,7 +49,7 @@ def flipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def say(capfd: pytest.CaptureFixture[str]) -> Say:
+def say(capfd: Capfd) -> Say:
     def say(*words: object) -> tuple[int, list[str]]:
         status = run([*map(str, words)])
         return status, capfd.readouterr().out.splitlines()
@@ -191,7 +192,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 def test_output_fits_a_screen_for_any_amount_of_damage(
-    words: tuple[str, ...], at_most: int, broken: Path, capfd: pytest.CaptureFixture[str]
+    words: tuple[str, ...], at_most: int, broken: Path, capfd: Capfd
 ) -> None:
     assert run([*words, *NOW, "--jobs", "1", str(broken)]) in (1, 5)
     reported = "".join(capfd.readouterr()).splitlines()
@@ -314,7 +315,7 @@ def test_unprintable_names_are_quoted_for_a_shell(tmp_path: Path, say: Say) -> N
         assert quoted in text and "\\n" not in text and "\udcff" not in text
 
 
-def test_failures_at_different_files_are_grouped(capfd: pytest.CaptureFixture[str]) -> None:
+def test_failures_at_different_files_are_grouped(capfd: Capfd) -> None:
     """For example if a file system has no inodes left, each change fails at another file."""
     sentence = "cannot change {}: No space left on device; nothing was changed"
     files = ("/.kseg/20261126T024225Z-7fad7822/old", "/00000000000000000000.log", "", "/.kseg")

@@ -29,6 +29,7 @@ from kseg.segment.errors import VanishedInput
 from kseg.segment.files import SMALL_BYTES, MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.partition.targets import PartitionTarget
+from tests.support.command_lines import Capfd
 from tests.support.lock_holders import child, running_broker
 
 DONE = Row({"type": "done"})
@@ -145,14 +146,14 @@ def test_export_reads_a_changed_partition_again(
 @pytest.mark.usefixtures("broker")
 @pytest.mark.parametrize("words", [["recover"], ["retain"], ["compact", "--cleanup-policy", "compact"]])
 def test_plan_beside_a_broker_says_that_its_files_are_in_use(
-    target: PartitionTarget, capfd: pytest.CaptureFixture[str], words: list[str]
+    target: PartitionTarget, capfd: Capfd, words: list[str]
 ) -> None:
     run([*words, str(target.log_dir)])
     assert f"{target.log_dir} is in use by a broker or another kseg (process " in capfd.readouterr().err
 
 
 def test_diff_reports_an_unreadable_copy_as_an_error(
-    target: PartitionTarget, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    target: PartitionTarget, tmp_path: Path, capfd: Capfd
 ) -> None:
     """A pair of copies has no data directory whose lock could be checked. This used to be a bug in kseg (status 70)."""
     Path(target.path).rmdir()
@@ -165,20 +166,18 @@ def test_diff_reports_an_unreadable_copy_as_an_error(
     assert f"cannot read {log}: not a regular file" in capfd.readouterr().err
 
 
-def test_plan_without_a_broker_says_nothing_about_use(
-    target: PartitionTarget, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_plan_without_a_broker_says_nothing_about_use(target: PartitionTarget, capfd: Capfd) -> None:
     run(["recover", str(target.log_dir)])
     assert "in use" not in capfd.readouterr().err
 
 
-def _kinds(capfd: pytest.CaptureFixture[str], target: PartitionTarget) -> set[Any]:
+def _kinds(capfd: Capfd, target: PartitionTarget) -> set[Any]:
     run(["verify", "--json", str(target.log_dir)])
     return {json.loads(line).get("id") for line in capfd.readouterr().out.splitlines()}
 
 
 @pytest.mark.usefixtures("broker")
-def test_damage_is_found_beside_a_broker(target: PartitionTarget, capfd: pytest.CaptureFixture[str]) -> None:
+def test_damage_is_found_beside_a_broker(target: PartitionTarget, capfd: Capfd) -> None:
     Path(target.path).rmdir()
     healthy.partition(Path(target.path))
     assert "bad-crc" not in _kinds(capfd, target)

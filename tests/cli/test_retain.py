@@ -14,7 +14,7 @@ import pytest
 from kseg.cli.main import run
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.retain import KEPT
-from tests.support.command_lines import json_run
+from tests.support.command_lines import Capfd, json_run
 from tests.support.command_rows import rows_of
 
 Unchanged = Callable[[Path], AbstractContextManager[None]]
@@ -42,9 +42,7 @@ def bases(partition: Path) -> list[int]:
     return sorted(int(path.stem) for path in partition.glob("*.log"))
 
 
-def test_retain_plan_changes_nothing(
-    log_dir: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_retain_plan_changes_nothing(log_dir: Path, unchanged: Unchanged, capfd: Capfd) -> None:
     partition = log_dir / "metro-none-0"
     now = ("--now", str(LAST_MS))
     with unchanged(log_dir):
@@ -72,9 +70,7 @@ def test_retain_plan_changes_nothing(
     )
 
 
-def test_retain_json_of_a_partition(
-    log_dir: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_retain_json_of_a_partition(log_dir: Path, unchanged: Unchanged, capfd: Capfd) -> None:
     partition = log_dir / "metro-none-0"
     with unchanged(log_dir):
         status, rows = json_run(
@@ -100,7 +96,7 @@ def test_retain_json_of_a_partition(
     assert {name: result[name] for name in wanted} == wanted
 
 
-def test_retain_mark_purge_and_undo(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_retain_mark_purge_and_undo(log_dir: Path, capfd: Capfd) -> None:
     partition = log_dir / "metro-none-0"
     status, rows = json_run("retain", *DELETE, "--retention-ms", "1", "--apply", log_dir, capfd=capfd)
     results = [row for row in rows if row["type"] == "result"]
@@ -118,7 +114,7 @@ def test_retain_mark_purge_and_undo(log_dir: Path, capfd: pytest.CaptureFixture[
     assert not list(partition.rglob("*.deleted"))
 
 
-def test_retain_unmark_restores_marked_segments(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_retain_unmark_restores_marked_segments(log_dir: Path, capfd: Capfd) -> None:
     partition = log_dir / "metro-lz4-0"
     before = bases(partition)
     run(["retain", *DELETE, "--retention-bytes", "0", "--apply", str(partition)])
@@ -130,9 +126,7 @@ def test_retain_unmark_restores_marked_segments(log_dir: Path, capfd: pytest.Cap
     assert bases(partition) == [*before, 160]
 
 
-def test_retain_reads_topic_properties_from_a_file(
-    log_dir: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_retain_reads_topic_properties_from_a_file(log_dir: Path, tmp_path: Path, capfd: Capfd) -> None:
     partition, file = log_dir / "metro-none-0", tmp_path / "topic.properties"
     now = ("--now", str(LAST_MS))
     for text, deleted in (
@@ -196,14 +190,12 @@ def test_retain_rejects_wrong_usage(words: list[str], log_dir: Path, unchanged: 
         assert run(["retain", *words, "--apply", str(log_dir)]) == 2
 
 
-def test_retain_refuses_a_segment_file(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_retain_refuses_a_segment_file(log_dir: Path, capfd: Capfd) -> None:
     assert run(["retain", str(log_dir / "metro-none-0" / f"{0:020}.log")]) == 2
     assert "name its partition directory" in capfd.readouterr().err
 
 
-def test_retain_over_a_data_directory_with_several_jobs(
-    capture_small: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_retain_over_a_data_directory_with_several_jobs(capture_small: Path, capfd: Capfd) -> None:
     """The capture itself: stray directories and the metadata log are named and skipped."""
     one = json_run("retain", "--retention-ms", "1", "--jobs", "1", capture_small / "data", capfd=capfd)
     two = json_run("retain", "--retention-ms", "1", "--jobs", "2", capture_small / "data", capfd=capfd)
@@ -226,7 +218,7 @@ def _without_clock(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ],
 )
 def test_disabled_limit_counts_as_given(
-    log_dir: Path, given: tuple[str, ...], reason: str, capfd: pytest.CaptureFixture[str]
+    log_dir: Path, given: tuple[str, ...], reason: str, capfd: Capfd
 ) -> None:
     rows = rows_of(capfd, "retain", "--cleanup-policy", "delete", *given, log_dir / "metro-none-0", status=0)
     assert {row["reason"] for row in rows if row["type"] == "segment"} == {reason}
@@ -242,11 +234,7 @@ def test_disabled_limit_counts_as_given(
     ],
 )
 def test_kept_segments_are_counted_by_reason(
-    options: tuple[str, ...],
-    rules: set[str],
-    capture_small: Path,
-    unchanged: Unchanged,
-    capfd: pytest.CaptureFixture[str],
+    options: tuple[str, ...], rules: set[str], capture_small: Path, unchanged: Unchanged, capfd: Capfd
 ) -> None:
     _, rows = json_run("retain", *options, capture_small / "data", capfd=capfd)
     kept: dict[str, list[int]] = {}
@@ -266,9 +254,7 @@ def test_kept_segments_are_counted_by_reason(
     }
 
 
-def test_purge_alone_does_not_mention_cleanup_policies(
-    log_dir: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_purge_alone_does_not_mention_cleanup_policies(log_dir: Path, capfd: Capfd) -> None:
     _, rows = json_run("retain", "--purge", log_dir, capfd=capfd)
     segments = [row for row in rows if row["type"] == "segment"]
     assert {(row["verdict"], row["rule"]) for row in segments} == {("keep", "marked-only")}
@@ -277,9 +263,7 @@ def test_purge_alone_does_not_mention_cleanup_policies(
     assert "what stays" not in capfd.readouterr().out
 
 
-def test_files_a_purge_keeps_are_reported_with_the_reason(
-    log_dir: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_files_a_purge_keeps_are_reported_with_the_reason(log_dir: Path, capfd: Capfd) -> None:
     """On a full disk, NOTHING GOES is not a sufficient answer without a word about the marked files."""
     assert run(["retain", *DELETE, "--retention-ms", "20s", "--apply", str(log_dir)]) == 0
     capfd.readouterr()

@@ -16,7 +16,7 @@ from kseg.compaction.retention.freeing import Freeable, Hold, Survey, choose
 from kseg.compaction.retention.rules import Threshold
 from tests.internal_topics.metadata_logs import config, topic, topic_id, write_log, write_meta_properties
 from tests.support import trees
-from tests.support.command_lines import Rows, Say
+from tests.support.command_lines import Capfd, Rows, Say
 from tests.support.command_rows import of_type
 
 NOW = ("--now", "2100-01-01")
@@ -95,9 +95,7 @@ def test_free_apply_frees_the_planned_bytes(data: Path, say: Say) -> None:
 
 
 @pytest.mark.evidence("deleted-file")
-def test_marked_files_count_first_and_free_nothing_until_purged(
-    data: Path, say: Say, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_marked_files_count_first_and_free_nothing_until_purged(data: Path, say: Say, capfd: Capfd) -> None:
     marked = sum(path.stat().st_size for path in data.rglob("*.deleted"))
     _, rows = say("retain", "--free", str(marked), *NOW, data)
     assert one(rows)["marked_bytes"] == marked and going(rows) == set()
@@ -130,9 +128,7 @@ def test_free_equals_the_limits_it_names(data: Path, say: Say) -> None:
         assert going(by_more) < expected
 
 
-def test_unreachable_size_is_reported_and_nothing_is_changed(
-    data: Path, say: Say, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_unreachable_size_is_reported_and_nothing_is_changed(data: Path, say: Say, capfd: Capfd) -> None:
     with trees.unchanged(data):
         status, rows = say("retain", "--free", "1GiB", *NOW, data)
         free = one(rows)

@@ -25,6 +25,7 @@ from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.totals import Totals
 from kseg.segment.errors import UnreadableInput, UsageError
 from kseg.segment.partition.targets import PartitionTarget
+from tests.support.command_lines import Capfd
 from tests.support.paths import ROOT
 from tests.support.stub_commands import Finding, Row, Script, Style, Text, perform, toy_files
 
@@ -54,9 +55,7 @@ def test_text_is_written_to_stdout_unchanged(
     assert (status, out, err) == (0, raw + b"\n", b"")
 
 
-def test_dump_reports_damage_on_stderr_and_continues(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_dump_reports_damage_on_stderr_and_continues(tmp_path: Path, capfd: Capfd) -> None:
     (asked,) = toy_files(tmp_path, 1)
     status = perform(script(Text(b"one\n"), BAD_CRC, FUTURE, Text(b"two\n")), [asked], DUMP)
 
@@ -70,16 +69,14 @@ def test_dump_reports_damage_on_stderr_and_continues(
     ]
 
 
-def test_warnings_and_infos_alone_exit_with_0(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_warnings_and_infos_alone_exit_with_0(tmp_path: Path, capfd: Capfd) -> None:
     assert perform(script(FUTURE, GAP), toy_files(tmp_path, 1), VERIFY) == 0
     out, err = capfd.readouterr()
     assert out.splitlines()[2:] == ["0 errors, 1 warning", "next: kseg dump a.log"]
     assert err == ""
 
 
-def test_json_has_findings_and_one_summary_on_stdout(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_json_has_findings_and_one_summary_on_stdout(tmp_path: Path, capfd: Capfd) -> None:
     summary = Row({"type": "summary", "files": 2, "bytes_total": 10, "errors": 99})
     made = Script({"a.log": (Row({"type": "x", "n": None}), summary, BAD_CRC), "b.log": (summary,)})
     assert perform(made, toy_files(tmp_path, 2), DUMP_JSON) == 1
@@ -104,9 +101,7 @@ def test_json_has_findings_and_one_summary_on_stdout(
     }
 
 
-def test_verify_prints_findings_and_summary_on_stdout(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_verify_prints_findings_and_summary_on_stdout(tmp_path: Path, capfd: Capfd) -> None:
     summary = Row(
         {"type": "summary", "files": 1, "batches": 2, "records": 1, "bytes_total": 1000,
          "bytes_valid": 900, "bytes_damaged": 60, "bytes_padding": 40}
@@ -121,9 +116,7 @@ def test_verify_prints_findings_and_summary_on_stdout(
     ]
 
 
-def test_sums_of_targets_are_kept_in_json_and_added_up_in_text(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_sums_of_targets_are_kept_in_json_and_added_up_in_text(tmp_path: Path, capfd: Capfd) -> None:
     one = Row({"type": "verified", "path": "p", "files": 2, "errors": 7, "warnings": 7, "infos": 7})
     style = Style(command="verify", json=True, findings_are_result=True, summary=looked_at_words)
     assert perform(Script({"a.log": (one,), "b.log": (one,)}), toy_files(tmp_path, 2), style) == 0
@@ -140,7 +133,7 @@ def test_sums_of_targets_are_kept_in_json_and_added_up_in_text(
     assert capfd.readouterr().out == "2 files; 0 errors, 0 warnings\n"
 
 
-def test_quiet_prints_only_results_and_errors(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_quiet_prints_only_results_and_errors(tmp_path: Path, capfd: Capfd) -> None:
     quiet = Style(command="verify", quiet=True, findings_are_result=True, summary=looked_at_words)
     assert perform(script(GAP, BAD_CRC), toy_files(tmp_path, 1), quiet) == 1
     out, err = capfd.readouterr()
@@ -149,9 +142,7 @@ def test_quiet_prints_only_results_and_errors(tmp_path: Path, capfd: pytest.Capt
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_some_failed_targets_of_many_exit_with_5(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], jobs: int
-) -> None:
+def test_some_failed_targets_of_many_exit_with_5(tmp_path: Path, capfd: Capfd, jobs: int) -> None:
     made = Script(
         {"a.log": (Text(b"a\n"),), "c.log": (Text(b"c\n"), BAD_CRC)}, unreadable=frozenset({"b.log"})
     )
@@ -164,9 +155,7 @@ def test_some_failed_targets_of_many_exit_with_5(
     assert "1 error, 0 warnings, 1 not readable in 3 files" in err
 
 
-def test_status_is_that_of_the_failure_if_all_targets_failed(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_status_is_that_of_the_failure_if_all_targets_failed(tmp_path: Path, capfd: Capfd) -> None:
     made = script(unreadable=frozenset({"a.log", "b.log"}))
     assert perform(made, toy_files(tmp_path, 1), DUMP_JSON) == 3
     assert perform(made, toy_files(tmp_path, 2), DUMP) == 3
@@ -175,7 +164,7 @@ def test_status_is_that_of_the_failure_if_all_targets_failed(
     assert first["type"] == "error" and first["exit_status"] == 3 and str(first["path"]).endswith("a.log")
 
 
-def test_missing_path_among_several_is_one_failure(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_missing_path_among_several_is_one_failure(tmp_path: Path, capfd: Capfd) -> None:
     missing = str(tmp_path / "missing.log")
     status = perform(script(Text(b"a\n")), [missing, *toy_files(tmp_path, 1)], DUMP)
 
@@ -187,7 +176,7 @@ def test_missing_path_among_several_is_one_failure(tmp_path: Path, capfd: pytest
 
 
 def test_bug_prints_one_report_line_and_a_traceback_on_request(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capfd: Capfd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = script(Text(b"a\n"), buggy=frozenset({"a.log"}))
     (path,) = toy_files(tmp_path, 1)
@@ -216,13 +205,13 @@ def test_missing_path_and_no_match_are_wrong_usage(tmp_path: Path) -> None:
         perform(script(), [], DUMP)
 
 
-def test_control_characters_in_names_are_escaped(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_in_names_are_escaped(tmp_path: Path, capfd: Capfd) -> None:
     odd = Finding("bad-crc", "a\x1b[31m\n.log", "odd\r")
     perform(script(odd), toy_files(tmp_path, 1), DUMP)
     assert capfd.readouterr().err.startswith("$'a\\x1b[31m\\x0a.log': error: odd\\r (bad-crc)\n")
 
 
-def test_table_has_a_heading_and_aligned_columns(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_table_has_a_heading_and_aligned_columns(tmp_path: Path, capfd: Capfd) -> None:
     rows = (
         Row({"type": "batch", "base_offset": 0, "compression": "none", "horizon": None}),
         Row({"type": "batch", "base_offset": 1000, "compression": "zstd", "horizon": 7}),
@@ -273,7 +262,7 @@ main.main()
 """
 
 
-def test_killed_worker_fails_only_its_target(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_killed_worker_fails_only_its_target(tmp_path: Path, capfd: Capfd) -> None:
     paths = toy_files(tmp_path, 3)
     made = Script(
         {"a.log": (Text(b"a\n"),), "b.log": (Text(b"b\n"),), "c.log": (Text(b"c\n"),)},
@@ -416,7 +405,7 @@ def test_unwritable_output_is_not_a_bug(tmp_path: Path, asked: str) -> None:
 
 
 def test_verdict_of_an_interrupted_run_says_how_much_it_covers(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capfd: Capfd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("metro-0", "metro-1", "metro-2"):
         healthy.partition(tmp_path / name)

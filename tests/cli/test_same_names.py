@@ -8,6 +8,7 @@ import pytest
 
 from kseg.cli.main import run
 from kseg.cli.text.common import partition_words
+from tests.support.command_lines import Capfd
 from tests.support.trees import copy_tree
 
 NAMES = ("node-1/more/old-0", "node-2/data/old-0")
@@ -36,7 +37,7 @@ def nodes(moving_small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     ids=["verify", "recover", "doctor", "retain"],
 )
 def test_replicas_are_called_by_their_directories(
-    nodes: Path, words: list[str], line: str, capfd: pytest.CaptureFixture[str]
+    nodes: Path, words: list[str], line: str, capfd: Capfd
 ) -> None:
     run([*words, "node-1", "node-2"])
     text = capfd.readouterr().out

@@ -14,6 +14,7 @@ from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
 from kseg.internal_topics.groups.share_state import SHARE_GROUP_STATE
 from tests.internal_topics import metadata_logs as metadata
 from tests.internal_topics.coordinator_logs import batch, key, value, write_segment
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import of_type, rows_of
 from tests.support.doctor_helpers import doctor
 from tests.support.group_dirs import FARES, broker, commit
@@ -62,7 +63,7 @@ def _directory(root: Path, offsets: list[Record], *states: Record) -> Path:
     return log_dir
 
 
-def _statuses(capfd: pytest.CaptureFixture[str], log_dir: Path) -> dict[tuple[str | None, int], str | None]:
+def _statuses(capfd: Capfd, log_dir: Path) -> dict[tuple[str | None, int], str | None]:
     rows = of_type(rows_of(capfd, "groups", log_dir, status=0), "share_offset")
     return {(row["topic"], row["partition"]): row["status"] for row in rows}
 
@@ -87,7 +88,7 @@ KNOWN = [_epoch(2), _topics(initialized=[(FARES, "fares", [0, 1])])]
     ids=["known", "nothing", "another-type", "group-only", "another-partition", "initializing", "deleting", "deleted"],
 )  # fmt: skip
 def test_state_is_forgotten_unless_its_group_has_it(
-    offsets: list[Record], expected: str | None, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    offsets: list[Record], expected: str | None, tmp_path: Path, capfd: Capfd
 ) -> None:
     log_dir = _directory(tmp_path, offsets, _state(0, 5))
     assert _statuses(capfd, log_dir)["fares", 0] == expected
@@ -95,16 +96,12 @@ def test_state_is_forgotten_unless_its_group_has_it(
     assert ("records in __consumer_offsets are lost" in capfd.readouterr().out) == (expected is not None)
 
 
-def test_state_that_is_being_created_is_not_forgotten(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_state_that_is_being_created_is_not_forgotten(tmp_path: Path, capfd: Capfd) -> None:
     offsets = [_epoch(5), _topics(initializing=[(FARES, "fares", [0])])]
     assert _statuses(capfd, _directory(tmp_path, offsets, _state(0, 5, start=-1))) == {("fares", 0): None}
 
 
-def test_nothing_is_concluded_without_the_whole_partition_of_the_group(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_is_concluded_without_the_whole_partition_of_the_group(tmp_path: Path, capfd: Capfd) -> None:
     """A record may be in what is damaged, in another replica, or in a partition that is not here."""
     log_dir = _directory(tmp_path, [], _state(0, 5), _state(0, 5, topic_id=metadata.topic_id(8)))
     assert _statuses(capfd, log_dir) == {("fares", 0): "forgotten", (None, 0): None}
@@ -129,7 +126,7 @@ def test_nothing_is_concluded_without_the_whole_partition_of_the_group(
 
 
 @pytest.mark.evidence("share-state")
-def test_step_of_doctor_adds_to_what_the_group_has(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_step_of_doctor_adds_to_what_the_group_has(tmp_path: Path, capfd: Capfd) -> None:
     offsets = [
         _epoch(4),
         _topics(

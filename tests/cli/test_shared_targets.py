@@ -14,6 +14,7 @@ from kseg.cli.main import run
 from kseg.cli.shared_targets import Sharing, TargetRun, target_runs
 from kseg.jobs import fanout
 from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget, Target
+from tests.support.command_lines import Capfd
 
 MIB = 1024 * 1024
 
@@ -98,11 +99,7 @@ def test_missing_or_unlistable_target_has_no_size(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("few_bytes", [1, 1 << 20])
 def test_shared_targets_give_the_same_output(
-    few_bytes: int,
-    command: list[str],
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    few_bytes: int, command: list[str], tmp_path: Path, capfd: Capfd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = str(healthy.log_dir(tmp_path / "data"))
     alone = run([*command, "--jobs", "1", root]), capfd.readouterr()

@@ -25,7 +25,7 @@ from kseg.segment.sidecar.leader_epochs import EpochEntry
 from kseg.segment.sidecar.metadata_files import decode_meta_properties
 from kseg.segment.sidecar.snapshot import decode_snapshot
 from tests.internal_topics.metadata_logs import record
-from tests.support.command_lines import json_run
+from tests.support.command_lines import Capfd, json_run
 from tests.support.known_topics import append, ids
 from tests.support.trees import copy_tree
 
@@ -179,7 +179,7 @@ def company() -> Iterator[tuple[str, ...]]:
 @pytest.mark.evidence("snapshot-missing", "epochs-empty", "checkpoint-lost", "log-start-trace")
 @pytest.mark.parametrize("names", list(company()), ids="+".join)
 def test_verify_and_recover_agree_on_lost_side_file_information(
-    names: tuple[str, ...], stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    names: tuple[str, ...], stopped: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     data = copy_tree(stopped, tmp_path / "data")
     for name in names:
@@ -203,9 +203,7 @@ def test_verify_and_recover_agree_on_lost_side_file_information(
 
 # Java compares the last 64 bits as a signed number
 @pytest.mark.parametrize("number", [1, 99, 2**64 - 1])
-def test_reserved_directory_id_is_replaced(
-    number: int, stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_reserved_directory_id_is_replaced(number: int, stopped: Path, tmp_path: Path, capfd: Capfd) -> None:
     """A broker fails on it (`directory_id_reserved` in tests/kafka/start_cases.py)."""
     data = copy_tree(stopped, tmp_path / "data")
     reserved = uuid_text(number.to_bytes(16, "big"))
@@ -219,9 +217,7 @@ def test_reserved_directory_id_is_replaced(
     assert decode_meta_properties((data / META).read_bytes()) == decode_meta_properties(original.encode())
 
 
-def test_recover_does_not_invent_an_identity(
-    stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_recover_does_not_invent_an_identity(stopped: Path, tmp_path: Path, capfd: Capfd) -> None:
     data = copy_tree(stopped, tmp_path / "data")
     empty(data / META)
     for words in ([], ["--apply"]):
@@ -234,7 +230,7 @@ def test_recover_does_not_invent_an_identity(
 @pytest.mark.evidence("meta-properties")
 @pytest.mark.parametrize("harm", [empty, garble, gone])
 def test_identity_comes_from_the_other_data_directories(
-    harm: Callable[[Path], None], stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    harm: Callable[[Path], None], stopped: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     first, second = copy_tree(stopped, tmp_path / "a"), tmp_path / "b"
     second.mkdir()
@@ -251,9 +247,7 @@ def test_identity_comes_from_the_other_data_directories(
     assert identity.directory_id == DIRECTORY_ID
 
 
-def test_readable_values_of_the_identity_are_kept(
-    stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_readable_values_of_the_identity_are_kept(stopped: Path, tmp_path: Path, capfd: Capfd) -> None:
     data = copy_tree(stopped, tmp_path / "data")
     meta = (data / META).read_text()
     (data / META).write_text(meta.replace("version=1\n", "version=?\n"))
@@ -262,7 +256,7 @@ def test_readable_values_of_the_identity_are_kept(
 
 
 def test_restored_side_file_information_equals_the_original(
-    stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    stopped: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     """Producers, epochs, log start offsets and recovery points are restored from the data, and the marker is unchanged."""
     data = copy_tree(stopped, tmp_path / "data")
@@ -281,7 +275,7 @@ def test_restored_side_file_information_equals_the_original(
 
 
 def test_repair_of_another_partition_restores_a_lost_log_start(
-    stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    stopped: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     data = copy_tree(stopped, tmp_path / "data")
     empty(data / LOG_STARTS)
@@ -289,9 +283,7 @@ def test_repair_of_another_partition_restores_a_lost_log_start(
     assert (data / LOG_STARTS).read_text() == f"0\n1\nmetro-none 0 {START}\n"
 
 
-def test_uncertain_log_start_is_reported_but_not_written(
-    stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_uncertain_log_start_is_reported_but_not_written(stopped: Path, tmp_path: Path, capfd: Capfd) -> None:
     data = copy_tree(stopped, tmp_path / "data")
     without_entries(data / LOG_STARTS)
     status, rows = json_run("verify", data, capfd=capfd)
@@ -310,9 +302,7 @@ def test_uncertain_log_start_is_reported_but_not_written(
     assert doubts(json_run("verify", data, capfd=capfd)[1]) == set()
 
 
-def test_unclean_directory_may_lack_checkpoints(
-    stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_unclean_directory_may_lack_checkpoints(stopped: Path, tmp_path: Path, capfd: Capfd) -> None:
     """A broker that is killed in its first minute has not written any of them yet."""
     data = copy_tree(stopped, tmp_path / "data")
     for name in (MARKER, LOG_STARTS):
@@ -330,7 +320,7 @@ def test_unclean_directory_may_lack_checkpoints(
 @pytest.mark.evidence("log-start-trace")
 @pytest.mark.parametrize("lose", [empty, garble, gone])
 def test_list_and_lookup_derive_a_lost_log_start(
-    stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], lose: Callable[[Path], None]
+    stopped: Path, tmp_path: Path, capfd: Capfd, lose: Callable[[Path], None]
 ) -> None:
     """As with verify and recover, the log starts where the leader epochs start, and deleted records do not return."""
     data = copy_tree(stopped, tmp_path / "data")

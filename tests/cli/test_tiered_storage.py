@@ -15,6 +15,7 @@ from kseg.segment.files import MappedFile
 from kseg.segment.storage import places
 from kseg.segment.storage.tiered_manifest import decode_chunk_sizes, read_manifest
 from tests.support.archives import nothing_attached, tar_of
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import rows_of
 from tests.support.tiered import TOPIC_ID, encode_sizes, upload
 
@@ -43,12 +44,7 @@ def partition(capture_small: Path, tmp_path: Path) -> Path:
     ids=" ".join,
 )
 def test_reading_commands_give_the_same_output_for_uploaded_segments(
-    partition: Path,
-    tmp_path: Path,
-    command: list[str],
-    chunk_bytes: int,
-    compression: bool,
-    capfd: pytest.CaptureFixture[str],
+    partition: Path, tmp_path: Path, command: list[str], chunk_bytes: int, compression: bool, capfd: Capfd
 ) -> None:
     upload(partition, tmp_path / "tiered", chunk_bytes=chunk_bytes, compression=compression)
     files = [path.name for path in partition.glob("*.log")]
@@ -73,9 +69,7 @@ def _answer(text: str) -> dict[str, object]:
     return {name: row[name] for name in ("found", "offset", "timestamp", "leader_epoch", "record")}
 
 
-def test_listed_files_are_the_uploaded_ones(
-    partition: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_listed_files_are_the_uploaded_ones(partition: Path, tmp_path: Path, capfd: Capfd) -> None:
     topic = upload(partition, tmp_path / "tiered")
     (topic / "0" / "00000000000000000777-tqimKeZwStOEOwRzT3L5oQ.log").write_bytes(
         b"an upload that did not end"
@@ -94,7 +88,7 @@ def test_listed_files_are_the_uploaded_ones(
 
 
 def test_verify_reads_every_chunk_and_names_a_damaged_one(
-    partition: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    partition: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     topic = upload(partition, tmp_path / "tiered")
     assert run(["verify", f"tiered:{tmp_path}/tiered/metro-zstd-0"]) == 0
@@ -114,18 +108,14 @@ def test_verify_reads_every_chunk_and_names_a_damaged_one(
     )
 
 
-def test_archive_of_uploaded_segments_is_read(
-    partition: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_archive_of_uploaded_segments_is_read(partition: Path, tmp_path: Path, capfd: Capfd) -> None:
     upload(partition, tmp_path / "tiered")
     archive = tar_of(tmp_path / "tiered", tmp_path / "t.tar.gz")
     assert run(["verify", f"tiered:{archive}/tiered"]) == 0
     assert capfd.readouterr().err == ""
 
 
-def test_encrypted_segments_are_listed_and_not_read(
-    partition: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_encrypted_segments_are_listed_and_not_read(partition: Path, tmp_path: Path, capfd: Capfd) -> None:
     upload(partition, tmp_path / "tiered", encrypted=True)
     path = f"tiered:{tmp_path}/tiered/metro-zstd-0/00000000000000000000.log"
     assert run(["dump", path]) == 3
@@ -162,9 +152,7 @@ def test_files_uploaded_by_the_plugin_are_read_byte_for_byte(
             assert bytes(mapped.view) == path.read_bytes(), file
 
 
-def test_uploaded_segments_are_not_reported_as_lacking_side_files(
-    tiered_small: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_uploaded_segments_are_not_reported_as_lacking_side_files(tiered_small: Path, capfd: Capfd) -> None:
     root = f"tiered:{tiered_small}/compressed/kafka"
     assert run(["verify", "--deep", root]) == 0
     reported = capfd.readouterr()
@@ -177,9 +165,7 @@ def test_uploaded_segments_are_not_reported_as_lacking_side_files(
     assert "missing" not in reported.out and "partition.metadata" not in reported.out
 
 
-def test_encrypted_uploads_are_not_reported_as_damaged(
-    tiered_small: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_encrypted_uploads_are_not_reported_as_damaged(tiered_small: Path, capfd: Capfd) -> None:
     for name in ("fares-0", "metro-gzip-0"):
         assert run(["verify", f"tiered:{tiered_small}/encrypted/{name}"]) == 3
         reported = capfd.readouterr()
@@ -188,7 +174,7 @@ def test_encrypted_uploads_are_not_reported_as_damaged(
 
 
 def test_two_uploaded_topics_of_one_name_are_distinguished(
-    partition: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    partition: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     topic = upload(partition, tmp_path / "tiered")
     shutil.copytree(topic, topic.with_name("metro-zstd-AAAAAAAAAAAAAAAAAAAAAA"))
@@ -198,7 +184,7 @@ def test_two_uploaded_topics_of_one_name_are_distinguished(
 
 
 def test_tiered_path_refuses_changes_and_reports_a_missing_path(
-    partition: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    partition: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     upload(partition, tmp_path / "tiered")
     assert run(["recover", f"tiered:{tmp_path}/tiered/metro-zstd-0"]) == 4

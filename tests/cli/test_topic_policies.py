@@ -19,7 +19,7 @@ from tests.internal_topics.metadata_logs import (
     write_log,
     write_meta_properties,
 )
-from tests.support.command_lines import Rows, Say
+from tests.support.command_lines import Capfd, Rows, Say
 from tests.support.trees import unchanged
 
 LOG = "__cluster_metadata-0"
@@ -103,9 +103,7 @@ def test_single_partition_takes_the_policy_from_its_log_dir(data: Path, say: Say
 
 
 @pytest.mark.evidence("policy-unknown")
-def test_topics_with_an_unknown_policy_are_not_changed(
-    data: Path, say: Say, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_topics_with_an_unknown_policy_are_not_changed(data: Path, say: Say, capfd: Capfd) -> None:
     shutil.rmtree(data / LOG)
     (data / "cleaner-offset-checkpoint").unlink()
     with unchanged(data):
@@ -121,9 +119,7 @@ def test_topics_with_an_unknown_policy_are_not_changed(
 
 
 @pytest.mark.parametrize("topic", ["two words", "new\nline", os.fsdecode(b"\xff\xfe")])
-def test_printed_policy_option_quotes_odd_topic_names(
-    topic: str, data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_printed_policy_option_quotes_odd_topic_names(topic: str, data: Path, capfd: Capfd) -> None:
     shutil.copytree(data / "stations-0", data / f"{topic}-0")
     assert run(["compact", *ON_THE_CLOCK, str(data)]) == 5
     out = capfd.readouterr().out
@@ -355,9 +351,7 @@ def test_purge_needs_no_policy_and_marks_nothing(data: Path, say: Say) -> None:
     assert not list((data / "metro-none-0").glob("*.log.deleted"))
 
 
-def test_text_names_the_source_of_each_setting(
-    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_text_names_the_source_of_each_setting(capture_small: Path, tmp_path: Path, capfd: Capfd) -> None:
     data = make(capture_small, tmp_path / "data", config(COMPACTED, "delete.retention.ms", "9"))
     run(["retain", "--retention-ms", "20s", *ON_THE_CLOCK, str(data)])
     out = capfd.readouterr().out

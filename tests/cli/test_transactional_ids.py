@@ -9,6 +9,7 @@ import pytest
 
 from kseg.cli.main import run
 from tests.internal_topics.coordinator_logs import T0, batch, data_batch, key, marker, write_segment
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import rows_of
 from tests.support.transaction_dirs import (
     AS_OF,
@@ -24,9 +25,7 @@ from tests.support.transaction_dirs import (
 
 
 @pytest.mark.behaviour("X17")
-def test_removed_transactional_id_is_shown_as_former_id(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_removed_transactional_id_is_shown_as_former_id(tmp_path: Path, capfd: Capfd) -> None:
     write_orders(tmp_path, data_batch(0, PID, 0))
     kept, _ = record = transaction("till", transactionStatus=COMPLETE_COMMIT)
     write_state(tmp_path, record, (kept, None))
@@ -56,7 +55,7 @@ def test_removed_transactional_id_is_shown_as_former_id(
     ],
 )
 def test_prepared_transaction_lists_the_partitions_without_marker(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], batches: list[bytes], left: list[int]
+    tmp_path: Path, capfd: Capfd, batches: list[bytes], left: list[int]
 ) -> None:
     write_orders(tmp_path, *batches)
     write_state(
@@ -68,9 +67,7 @@ def test_prepared_transaction_lists_the_partitions_without_marker(
     assert sorted(each["partition"] for each in row["partitions"]) == left
 
 
-def test_topic_filter_does_not_hide_the_coordinator_log(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_topic_filter_does_not_hide_the_coordinator_log(tmp_path: Path, capfd: Capfd) -> None:
     write_orders(tmp_path, data_batch(0, PID, 0))
     write_orders(tmp_path, data_batch(0, PID, 0), number=1)
     write_segment(tmp_path / f"orders-2.{'a' * 32}-stray", data_batch(0, PID, 0))
@@ -87,9 +84,7 @@ def test_topic_filter_does_not_hide_the_coordinator_log(
 
 
 @pytest.mark.behaviour("X18")
-def test_records_that_a_coordinator_cannot_load_are_reported(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_records_that_a_coordinator_cannot_load_are_reported(tmp_path: Path, capfd: Capfd) -> None:
     good = transaction("till", partitions=[("orders", 0)])
     write_state(
         tmp_path,
@@ -123,7 +118,7 @@ def test_records_that_a_coordinator_cannot_load_are_reported(
     ],
 )
 def test_unloadable_record_leaves_the_earlier_state_of_its_id(
-    newest: tuple[bytes, bytes], finding: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    newest: tuple[bytes, bytes], finding: str, tmp_path: Path, capfd: Capfd
 ) -> None:
     named = transaction("till", partitions=[("orders", 0)])
     write_state(
@@ -143,7 +138,7 @@ def test_unloadable_record_leaves_the_earlier_state_of_its_id(
     assert [(row["status"], row["verdict"]) for row in found["transaction"]] == [("open", "ongoing")]
 
 
-def test_lookup_finds_the_transactions_of_an_id(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_lookup_finds_the_transactions_of_an_id(tmp_path: Path, capfd: Capfd) -> None:
     write_orders(
         tmp_path,
         data_batch(0, 6, 0, count=2),

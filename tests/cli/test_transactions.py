@@ -19,6 +19,7 @@ from kseg.segment.kernel import follow_transactions as T
 from kseg.segment.model import NewBatch
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, encode_snapshot
 from tests.internal_topics.coordinator_logs import T0, batch, data_batch, marker, write_segment
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import rows_of
 from tests.support.group_dirs import commit as group_commit
 from tests.support.transaction_dirs import (
@@ -38,9 +39,7 @@ from tests.support.transaction_dirs import (
 )
 
 
-def test_transactions_are_committed_aborted_or_open(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_transactions_are_committed_aborted_or_open(tmp_path: Path, capfd: Capfd) -> None:
     write_orders(
         tmp_path,
         data_batch(0, PID, 0, count=3, at_ms=T0),
@@ -86,7 +85,7 @@ def test_transactions_are_committed_aborted_or_open(
 
 @pytest.mark.parametrize(("lost", "open_first"), [(2, [0]), (3, [0, 2]), (5, [])])
 def test_damage_that_may_contain_a_marker_is_reported(
-    lost: int, open_first: list[int], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    lost: int, open_first: list[int], tmp_path: Path, capfd: Capfd
 ) -> None:
     """If a transaction is open before unreadable bytes, it is unknown whether it ended there."""
     parts = [
@@ -113,9 +112,7 @@ def test_damage_that_may_contain_a_marker_is_reported(
     assert head.startswith("HANGING:" if lost == 3 else "UNCERTAIN: nothing hangs in what can be read")
 
 
-def test_producer_with_only_an_emptied_marker_is_not_listed(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_producer_with_only_an_emptied_marker_is_not_listed(tmp_path: Path, capfd: Capfd) -> None:
     """The cleaner keeps the empty marker of a transaction that ended long ago. A broker started on it describes no such producer."""
     emptied = encode_batch(
         NewBatch(
@@ -197,12 +194,7 @@ def test_producer_with_only_an_emptied_marker_is_not_listed(
     ],
 )
 def test_verdict_on_an_open_transaction_follows_the_coordinator_state(
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    record: tuple[bytes, bytes],
-    epoch: int,
-    status: str,
-    verdict: str,
+    tmp_path: Path, capfd: Capfd, record: tuple[bytes, bytes], epoch: int, status: str, verdict: str
 ) -> None:
     write_orders(tmp_path, batch(0, *[(b"k", b"v")] * 5), data_batch(5, PID, epoch, count=2))
     write_state(tmp_path, record)
@@ -215,7 +207,7 @@ def test_verdict_on_an_open_transaction_follows_the_coordinator_state(
 
 @pytest.mark.parametrize("then", ["another", "another that is committed", "expired"])
 def test_lost_commit_is_recognized_by_replaced_coordinator_records(
-    then: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    then: str, tmp_path: Path, capfd: Capfd
 ) -> None:
     """In the second protocol each transaction has its own epoch, so the record of a decision stays true when the id continues."""
     second = {"clientTransactionVersion": 2, "previousProducerId": PID}
@@ -239,9 +231,7 @@ def test_lost_commit_is_recognized_by_replaced_coordinator_records(
     assert rows[1]["verdict"] == {"another": "ongoing", "expired": "unknown"}.get(then, "unmarked")
 
 
-def test_lost_commit_that_exhausted_the_epochs_is_recognized(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_lost_commit_that_exhausted_the_epochs_is_recognized(tmp_path: Path, capfd: Capfd) -> None:
     """These are the records of 4.3.1: the id is complete with its next producer id, while the marker has the former one and epoch 32767."""
     write_orders(tmp_path, data_batch(0, PID, 32766))
     second = {"partitions": [("orders", 0)], "clientTransactionVersion": 2}
@@ -263,7 +253,7 @@ def test_lost_commit_that_exhausted_the_epochs_is_recognized(
     [(ONGOING, "unmarked"), (PREPARE_COMMIT, "stale"), (PREPARE_ABORT, "unmarked")],
 )
 def test_marker_of_a_later_transaction_ends_a_committed_one(
-    state: int, verdict: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    state: int, verdict: str, tmp_path: Path, capfd: Capfd
 ) -> None:
     """A broker goes by the first open offset of the producer (tests/kafka/test_ids_behind.py), so an abort hides what was committed."""
     second = {"clientTransactionVersion": 2, "previousProducerId": PID}
@@ -295,12 +285,7 @@ def test_marker_of_a_later_transaction_ends_a_committed_one(
     ],
 )
 def test_marker_in_another_partition_decides_a_lost_transaction(
-    version: int,
-    epoch: int,
-    is_abort: bool,
-    verdict: str,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
+    version: int, epoch: int, is_abort: bool, verdict: str, tmp_path: Path, capfd: Capfd
 ) -> None:
     """The end of the coordinator's log is lost, including the decision, and the end of one partition with its marker."""
     write_orders(tmp_path, data_batch(0, PID, 0))
@@ -324,7 +309,7 @@ def test_marker_in_another_partition_decides_a_lost_transaction(
 
 @pytest.mark.parametrize("is_superseded", [False, True])
 def test_offsets_of_a_committed_transaction_that_its_coordinator_aborts(
-    is_superseded: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    is_superseded: bool, tmp_path: Path, capfd: Capfd
 ) -> None:
     """They are committed again by the group, unless it has committed others since (a coordinator keeps the newer record)."""
     pending = group_commit(7, "g", "orders", 1)
@@ -348,9 +333,7 @@ def test_offsets_of_a_committed_transaction_that_its_coordinator_aborts(
 
 
 @pytest.mark.behaviour("X19")
-def test_transaction_is_not_hanging_before_the_maximum_timeout(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_transaction_is_not_hanging_before_the_maximum_timeout(tmp_path: Path, capfd: Capfd) -> None:
     write_orders(tmp_path, data_batch(0, PID, 0, at_ms=T0))
     write_state(tmp_path, transaction("till", transactionStatus=COMPLETE_COMMIT))
     for now, status in ((T0 + 900_000, "open"), (T0 + 900_001, "hanging")):
@@ -362,9 +345,7 @@ def test_transaction_is_not_hanging_before_the_maximum_timeout(
     assert [row["status"] for row in found["transaction"]] == ["hanging"]
 
 
-def test_open_transaction_without_coordinator_log_is_not_hanging(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_open_transaction_without_coordinator_log_is_not_hanging(tmp_path: Path, capfd: Capfd) -> None:
     write_orders(tmp_path, data_batch(0, PID, 0))
     found = transaction_rows(capfd, *AS_OF, str(tmp_path))
     assert [(row["status"], row["verdict"]) for row in found["transaction"]] == [("open", "unknown")]
@@ -372,7 +353,7 @@ def test_open_transaction_without_coordinator_log_is_not_hanging(
 
 
 @pytest.mark.behaviour("X21")
-def test_producer_state_starts_at_the_snapshot(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_producer_state_starts_at_the_snapshot(tmp_path: Path, capfd: Capfd) -> None:
     path = write_orders(tmp_path, batch(0, (b"k", b"v")), data_batch(1, PID, 0), marker(2, PID, 0, at_ms=T0))
     entries = [
         ProducerSnapshotEntry(5, 2, 9, 0, 0, T0, 3, 0),
@@ -395,7 +376,7 @@ def test_producer_state_starts_at_the_snapshot(tmp_path: Path, capfd: pytest.Cap
 
 @pytest.mark.parametrize("is_clean", [False, True], ids=["running", "stopped"])
 def test_producers_below_a_moved_log_start_equal_the_brokers(
-    is_clean: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    is_clean: bool, tmp_path: Path, capfd: Capfd
 ) -> None:
     """The same producers as those of a real broker that is started on such a log (tests/kafka/test_random_transactions.py)."""
     data = tmp_path / "data"
@@ -425,9 +406,7 @@ def test_producers_below_a_moved_log_start_equal_the_brokers(
         assert [row["offset"] for row in reported if row["type"] == "lookup"] == [4] * (words[0] == "lookup")
 
 
-def test_lagging_replica_does_not_make_a_transaction_hang(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_lagging_replica_does_not_make_a_transaction_hang(tmp_path: Path, capfd: Capfd) -> None:
     for broker, batches in (
         ("a", [data_batch(0, PID, 0)]),
         ("b", [data_batch(0, PID, 0), marker(1, PID, 0)]),
@@ -444,9 +423,7 @@ def test_lagging_replica_does_not_make_a_transaction_hang(
     assert [row["status"] for row in found["transaction"]] == ["hanging"]
 
 
-def test_a_marker_above_the_start_of_a_later_epoch_was_never_committed(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_marker_above_the_start_of_a_later_epoch_was_never_committed(tmp_path: Path, capfd: Capfd) -> None:
     """Broker b had led, and was longer; a was elected without its last batches, and b truncates its log."""
     for broker, batches, epochs in (
         ("a", [data_batch(0, PID, 0)], "0\n2\n3 0\n4 1\n"),
@@ -463,7 +440,7 @@ def test_a_marker_above_the_start_of_a_later_epoch_was_never_committed(
     ]
 
 
-def test_transactions_text_starts_with_the_verdict(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_transactions_text_starts_with_the_verdict(tmp_path: Path, capfd: Capfd) -> None:
     write_orders(tmp_path, batch(0, *[(b"k", b"v")] * 5), data_batch(5, PID, 0, count=2))
     write_state(tmp_path, transaction("till", transactionStatus=COMPLETE_COMMIT))
     assert run(["transactions", *AS_OF, str(tmp_path)]) == 1
@@ -478,9 +455,7 @@ def test_transactions_text_starts_with_the_verdict(tmp_path: Path, capfd: pytest
     assert f"  {COMMAND}\n" in capfd.readouterr().out
 
 
-def test_transactions_accepts_a_partition_or_a_segment(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_transactions_accepts_a_partition_or_a_segment(tmp_path: Path, capfd: Capfd) -> None:
     path = write_orders(tmp_path, data_batch(0, PID, 0))
     for given in (path.parent, path):
         found = transaction_rows(capfd, *AS_OF, str(given))
@@ -488,7 +463,7 @@ def test_transactions_accepts_a_partition_or_a_segment(
         assert [row["topic"] for row in found["partition"]] == ["orders"]
 
 
-def test_old_formats_have_no_transactions(legacy_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_old_formats_have_no_transactions(legacy_small: Path, capfd: Capfd) -> None:
     for state in ("0.9.0.1/2-compacted", "0.10.2.2/3-compacted", "1.1.1/4-compacted"):
         found = transaction_rows(capfd, *AS_OF, str(legacy_small / "data" / state))
         assert "transaction" not in found

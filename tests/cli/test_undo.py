@@ -20,6 +20,7 @@ from kseg.change.plan.content import Span
 from kseg.change.plan.inputs import inputs_of
 from kseg.change.plan.steps import Plan, Remove, Truncate, Write
 from kseg.cli.main import run
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import rows_of
 from tests.support.failing_disks import QuickDisk, Stopped, StoppingDisk
 from tests.support.failing_renames import failing_renames
@@ -77,9 +78,7 @@ def state(directory: Path) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("way", ["journal", "folder", "partition"])
-def test_undo_restores_the_state_before_a_change(
-    way: str, data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_undo_restores_the_state_before_a_change(way: str, data: Path, capfd: Capfd) -> None:
     partition = data / "fares-0"
     before = state(data)
     journal = Path(change(partition).journal)
@@ -89,7 +88,7 @@ def test_undo_restores_the_state_before_a_change(
     assert capfd.readouterr().out == f"{partition}: as it was before recover (3 files)\n"
 
 
-def test_undo_json_for_scripts(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_undo_json_for_scripts(data: Path, capfd: Capfd) -> None:
     partition = data / "fares-0"
     journal = change(partition).journal
     assert run(["undo", "--json", journal]) == 0
@@ -105,7 +104,7 @@ def test_undo_json_for_scripts(data: Path, capfd: pytest.CaptureFixture[str]) ->
     }
 
 
-def test_undo_finish_completes_an_unfinished_change(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_undo_finish_completes_an_unfinished_change(data: Path, capfd: Capfd) -> None:
     partition = data / "fares-0"
     before, size = state(data), (partition / LOG).stat().st_size
     journal = stop_half_way(partition)
@@ -116,9 +115,7 @@ def test_undo_finish_completes_an_unfinished_change(data: Path, capfd: pytest.Ca
     assert_as_before(data, before)
 
 
-def test_undo_refuses_a_changed_file_and_undoes_the_others(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_undo_refuses_a_changed_file_and_undoes_the_others(data: Path, capfd: Capfd) -> None:
     first, second = change(data / "fares-0"), change(data / "metro-lz4-0")
     (data / "fares-0" / LOG).write_bytes(b"since")
     assert run(["undo", first.journal, second.journal]) == 5
@@ -128,7 +125,7 @@ def test_undo_refuses_a_changed_file_and_undoes_the_others(
     assert run(["undo", first.journal]) == 4
 
 
-def test_undo_of_a_path_without_journal_is_refused(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_undo_of_a_path_without_journal_is_refused(data: Path, capfd: Capfd) -> None:
     before = state(data)
     for given in (data / "fares-0", data / "fares-0" / LOG, data / f"kseg-journal-{ID}.jsonl"):
         assert run(["undo", str(given)]) == 3
@@ -160,7 +157,7 @@ def held_by_another_process(lock: Path) -> Iterator[None]:
         holder.stdout.close()
 
 
-def test_undo_is_refused_while_the_lock_is_held(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_undo_is_refused_while_the_lock_is_held(data: Path, capfd: Capfd) -> None:
     journal = change(data / "fares-0").journal
     with held_by_another_process(data / ".lock"):
         now = state(data)
@@ -202,9 +199,7 @@ def test_lock_is_held_during_a_change_and_removed_afterwards(data: Path) -> None
 
 
 @pytest.mark.parametrize("command", ["verify", "list", "dump", "lookup", "read"])
-def test_every_reading_command_reports_an_unfinished_change(
-    command: str, data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_every_reading_command_reports_an_unfinished_change(command: str, data: Path, capfd: Capfd) -> None:
     partition = data / "fares-0"
     more = {"lookup": ["--latest"], "read": ["--offset", "0", "--max-bytes", "1KiB"]}.get(command, [])
     run([command, *more, str(partition)])
@@ -220,9 +215,7 @@ def test_every_reading_command_reports_an_unfinished_change(
     assert status == 1
 
 
-def test_verify_does_not_report_journals_as_unknown_files(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_verify_does_not_report_journals_as_unknown_files(data: Path, capfd: Capfd) -> None:
     def complaints() -> set[str]:
         rows = rows_of(capfd, "verify", data)
         return {f"{row['id']} {row['path']}" for row in rows if row["type"] == "finding"}
@@ -246,9 +239,7 @@ def test_verify_does_not_report_journals_as_unknown_files(
     assert not [line for line in complaints() - before if "kseg" in line]
 
 
-def test_undo_is_refused_while_a_clean_marker_relies_on_the_repair(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_undo_is_refused_while_a_clean_marker_relies_on_the_repair(data: Path, capfd: Capfd) -> None:
     """A broker would trust the marker and not read the damage (fact sheet §6.3d)."""
     (data / ".kafka_cleanshutdown").unlink()
     partition = data / "metro-none-0"
@@ -312,7 +303,7 @@ def test_change_can_be_undone_after_a_backup_of_hard_links(
 
 
 def test_path_without_a_journal_is_answered_with_the_one_that_has_it(
-    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    data: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     """After `recover FILE` or `recover --output DIR`, people give undo the file, or a part of the output, and once more what is gone."""
     partition, output = data / "metro-none-0", tmp_path / "repaired"
@@ -335,7 +326,7 @@ def test_path_without_a_journal_is_answered_with_the_one_that_has_it(
     assert _refusal(output, capfd) == f"kseg: cannot read {output}: No such file or directory"
 
 
-def _refusal(path: Path, capfd: pytest.CaptureFixture[str]) -> str:
+def _refusal(path: Path, capfd: Capfd) -> str:
     capfd.readouterr()
     assert run(["undo", str(path)]) == 3
     return capfd.readouterr().err.strip()

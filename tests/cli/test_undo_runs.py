@@ -14,7 +14,7 @@ import kseg.cli.run
 from kseg.change.apply.disk import Disk
 from kseg.cli.main import run
 from kseg.cli.run import clock_ms
-from tests.support.command_lines import Say
+from tests.support.command_lines import Capfd, Say
 from tests.support.failing_disks import die_at
 from tests.support.file_flags import flagged
 from tests.support.trees import Entry, tree_state
@@ -145,7 +145,7 @@ def test_undo_of_a_partition_keeps_files_set_by_a_later_run(data: Path, say: Say
 
 @pytest.mark.parametrize("rows_shown", [20, 0])
 def test_undo_output_names_what_was_not_restored(
-    data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, rows_shown: int
+    data: Path, capfd: Capfd, monkeypatch: pytest.MonkeyPatch, rows_shown: int
 ) -> None:
     """The output does not say that everything was restored, even if too many directories were restored to list them."""
     monkeypatch.chdir(data.parent)
@@ -240,7 +240,7 @@ def test_undo_of_a_partition_restores_only_its_part_of_a_run(data: Path, say: Sa
     assert say("undo", data)[0] == 0, "what is left of the run"
 
 
-def test_undo_list_as_text(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_undo_list_as_text(data: Path, capfd: Capfd) -> None:
     several(data)
     run(["recover", "--apply", "--quiet", str(data)])
     (journal,) = data.glob("kseg-journal-*-end.jsonl")
@@ -288,7 +288,7 @@ def test_undo_forget_frees_the_space(
     assert say("undo", data)[0] == 3
 
 
-def test_undo_forget_plan_prints_the_command(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_undo_forget_plan_prints_the_command(data: Path, capfd: Capfd) -> None:
     one(data)
     run(["recover", "--apply", "--quiet", str(data)])
     capfd.readouterr()
@@ -337,9 +337,7 @@ def test_undo_rejects_contradictory_options(data: Path, words: tuple[str, ...], 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("at", range(3, 90, 8))
-def test_one_undo_reverts_a_run_killed_at_any_point(
-    data: Path, at: int, say: Say, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_one_undo_reverts_a_run_killed_at_any_point(data: Path, at: int, say: Say, capfd: Capfd) -> None:
     """Without a clean-shutdown marker, the data directory has no journal before the partitions do, and the last of these may only be
     staged."""
     several(data)

@@ -14,7 +14,7 @@ import pytest
 from kseg.change.apply.lock import locked
 from kseg.cli.main import run
 from tests.cli.test_undo_runs import several, torn_over_two, without_journals
-from tests.support.command_lines import Say
+from tests.support.command_lines import Capfd, Say
 from tests.support.failing_renames import failing_renames
 from tests.support.lock_holders import child
 from tests.support.trees import tree_state
@@ -140,7 +140,7 @@ def test_run_after_an_unfinished_one_is_undone_first(
 
 
 def test_command_that_the_list_of_runs_names_undoes_the_whole_run(
-    both: tuple[Path, Path], say: Say, capfd: pytest.CaptureFixture[str]
+    both: tuple[Path, Path], say: Say, capfd: Capfd
 ) -> None:
     before = tree_state(both[0].parent)
     assert say("recover", "--apply", *both)[0] == 0

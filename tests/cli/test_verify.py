@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from kseg.cli.main import run
+from tests.support.command_lines import Capfd
 
 Unchanged = Callable[..., AbstractContextManager[None]]
 LOG = "00000000000000000000.log"
@@ -26,14 +27,14 @@ def partition(capture_small: Path, tmp_path: Path) -> Path:
     return copied
 
 
-def rows(capfd: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+def rows(capfd: Capfd) -> list[dict[str, Any]]:
     return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
 
 
 @pytest.mark.parametrize("level", [["--quick"], [], ["--deep"]])
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_verify_of_undamaged_partitions_exits_with_0(
-    capture_small: Path, unchanged: Unchanged, level: list[str], jobs: str, capfd: pytest.CaptureFixture[str]
+    capture_small: Path, unchanged: Unchanged, level: list[str], jobs: str, capfd: Capfd
 ) -> None:
     partitions = [capture_small / "data" / f"metro-{codec}-0" for codec in CODECS]
     with unchanged(*partitions):
@@ -47,7 +48,7 @@ def test_verify_of_undamaged_partitions_exits_with_0(
 
 @pytest.mark.parametrize("level", [["--quick"], [], ["--deep"]])
 def test_verify_of_damage_exits_with_1_with_range_and_advice(
-    partition: Path, unchanged: Unchanged, level: list[str], capfd: pytest.CaptureFixture[str]
+    partition: Path, unchanged: Unchanged, level: list[str], capfd: Capfd
 ) -> None:
     log = partition / LOG
     data = bytearray(log.read_bytes())
@@ -73,19 +74,17 @@ def test_verify_of_damage_exits_with_1_with_range_and_advice(
     )
 
 
-def test_verify_quiet_prints_nothing_for_an_undamaged_partition(
-    partition: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_verify_quiet_prints_nothing_for_an_undamaged_partition(partition: Path, capfd: Capfd) -> None:
     assert run(["verify", "--quiet", str(partition)]) == 0
     assert capfd.readouterr() == ("", "")
 
 
-def test_now_option_sets_the_clock_of_verify(partition: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_now_option_sets_the_clock_of_verify(partition: Path, capfd: Capfd) -> None:
     run(["verify", "--json", "--now", "2020-01-01T00:00:00Z", str(partition)])
     assert "future-timestamp" in {row.get("id") for row in rows(capfd)}
 
 
-def test_verify_accepts_a_single_file(partition: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_verify_accepts_a_single_file(partition: Path, capfd: Capfd) -> None:
     assert run(["verify", "--json", str(partition / LOG)]) == 0
     summary = rows(capfd)[-1]
     assert (summary["files"], summary["bytes_total"]) == (1, (partition / LOG).stat().st_size)
@@ -93,7 +92,7 @@ def test_verify_accepts_a_single_file(partition: Path, capfd: pytest.CaptureFixt
 
 @pytest.mark.parametrize("command", ["verify", "list"])
 def test_verify_reads_a_data_directory_that_contains_others(
-    command: str, ancient_small: Path, unchanged: Unchanged, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    command: str, ancient_small: Path, unchanged: Unchanged, tmp_path: Path, capfd: Capfd
 ) -> None:
     shutil.copytree(ancient_small / "taps-0", tmp_path / "taps-0")
     shutil.copytree(ancient_small / "taps-0", tmp_path / "copy" / "taps-0")
@@ -102,7 +101,7 @@ def test_verify_reads_a_data_directory_that_contains_others(
     assert capfd.readouterr().err == ""
 
 
-def test_empty_partition_is_not_blamed_on_filters(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_empty_partition_is_not_blamed_on_filters(tmp_path: Path, capfd: Capfd) -> None:
     (tmp_path / "orders-0").mkdir()
     assert run(["dump", str(tmp_path / "orders-0")]) == 2
     assert "no matching files" in capfd.readouterr().err
@@ -110,9 +109,7 @@ def test_empty_partition_is_not_blamed_on_filters(tmp_path: Path, capfd: pytest.
     assert "--topic or --partition match nothing" in capfd.readouterr().err
 
 
-def test_filter_that_matches_nothing_is_answered_with_the_topics(
-    capture_small: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_filter_that_matches_nothing_is_answered_with_the_topics(capture_small: Path, capfd: Capfd) -> None:
     """Those like the given one first: a partition's name is no topic's, and lower case counts."""
     for given in ("stations-0", "Stations"):
         assert run(["list", "--topic", given, str(capture_small / "data")]) == 2

@@ -11,13 +11,14 @@ import pytest
 
 from kseg.cli.main import run
 from tests.inspection.test_what_if import write_log
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import rows_of
 
 NOW = "1795450600000"
 ALONE = ("--jobs", "1", "--no-progress", "--now", NOW)
 
 
-def lines(capfd: pytest.CaptureFixture[str], *words: object, status: int | None = 0) -> list[dict[str, Any]]:
+def lines(capfd: Capfd, *words: object, status: int | None = 0) -> list[dict[str, Any]]:
     capfd.readouterr()
     ended = run([*map(str, words), *ALONE, "--json"])
     shown = capfd.readouterr()
@@ -29,9 +30,7 @@ def settings(reported: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     return [line for line in reported if line["type"] == "setting" and line["kind"] == kind]
 
 
-def test_what_if_refuses_a_single_file_of_a_log(
-    capture_small: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_if_refuses_a_single_file_of_a_log(capture_small: Path, capfd: Capfd) -> None:
     log = next((capture_small / "data" / "stations-0").glob("*.log"))
     assert run(["what-if", str(log), *ALONE]) == 2
     assert capfd.readouterr().err == (
@@ -39,9 +38,7 @@ def test_what_if_refuses_a_single_file_of_a_log(
     )
 
 
-def test_what_if_limits_keep_what_retain_leaves(
-    capture_small: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_if_limits_keep_what_retain_leaves(capture_small: Path, capfd: Capfd) -> None:
     data = capture_small / "data"
     for option, value in (("--retention-ms", "1d"), ("--retention-ms", "5d"), ("--retention-bytes", "4KiB")):
         kept = {
@@ -61,9 +58,7 @@ def test_what_if_limits_keep_what_retain_leaves(
         assert {topic: size for topic, size in kept.items() if topic in left} == left
 
 
-def test_what_if_compaction_keeps_what_compact_leaves(
-    capture_small: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_if_compaction_keeps_what_compact_leaves(capture_small: Path, capfd: Capfd) -> None:
     data = capture_small / "data"
     words = ("--cleanup-policy", "compact", "--include-active", "--topic", "stations")
     (result,) = [
@@ -77,7 +72,7 @@ def test_what_if_compaction_keeps_what_compact_leaves(
     assert line["bytes_now"] == result["bytes_before"]
 
 
-def test_what_if_lines_of_a_topic(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_if_lines_of_a_topic(tmp_path: Path, capfd: Capfd) -> None:
     for number in range(3):
         write_log(tmp_path / f"orders-{number}", number, 300 * (number + 1))
     reported = lines(capfd, "what-if", "--sample", "400KiB", tmp_path)
@@ -105,7 +100,7 @@ def test_what_if_lines_of_a_topic(tmp_path: Path, capfd: pytest.CaptureFixture[s
     assert reported[-1]["type"] == "summary"
 
 
-def test_what_if_text_starts_with_the_verdict(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_if_text_starts_with_the_verdict(tmp_path: Path, capfd: Capfd) -> None:
     write_log(tmp_path / "orders-0", 3, 400)
     words = ("--codec", "lz4", "--codec", "zstd:9", "--retention-ms", "7d")
     assert run(["what-if", *ALONE, *words, str(tmp_path)]) == 0
@@ -117,17 +112,13 @@ def test_what_if_text_starts_with_the_verdict(tmp_path: Path, capfd: pytest.Capt
     assert "topic: compression.type=zstd compression.zstd.level=9" in text[5]
 
 
-def test_what_if_has_no_batching_for_internal_topics(
-    capture_small: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_if_has_no_batching_for_internal_topics(capture_small: Path, capfd: Capfd) -> None:
     reported = lines(capfd, "what-if", "--topic", "__consumer_offsets", capture_small / "data")
     assert settings(reported, "codec")
     assert settings(reported, "batching") == []
 
 
-def test_what_if_gives_the_same_result_for_any_number_of_jobs(
-    capture_small: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_if_gives_the_same_result_for_any_number_of_jobs(capture_small: Path, capfd: Capfd) -> None:
     def without_cpu(jobs: str) -> list[dict[str, Any]]:
         reported = rows_of(capfd, "what-if", "--jobs", jobs, "--now", NOW, capture_small / "data", status=0)
         return [{name: value for name, value in line.items() if name != "cpu_s_per_gib"} for line in reported]
@@ -135,9 +126,7 @@ def test_what_if_gives_the_same_result_for_any_number_of_jobs(
     assert without_cpu("1") == without_cpu("2")
 
 
-def test_what_if_reports_unreadable_logs(
-    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_if_reports_unreadable_logs(capture_small: Path, tmp_path: Path, capfd: Capfd) -> None:
     data = tmp_path / "data"
     shutil.copytree(capture_small / "data", data)
     log = max((data / "fares-0").glob("*.log"))
@@ -152,15 +141,13 @@ def test_what_if_reports_unreadable_logs(
     "words", [("--codec", "brotli"), ("--codec", "zstd:99"), ("--sample", "0"), ("--batch-size", "10")]
 )
 def test_what_if_refuses_settings_that_kafka_rejects(
-    words: tuple[str, str], capture_small: Path, capfd: pytest.CaptureFixture[str]
+    words: tuple[str, str], capture_small: Path, capfd: Capfd
 ) -> None:
     assert run(["what-if", *words, str(capture_small / "data")]) == 2
     assert capfd.readouterr().out == ""
 
 
-def test_what_if_names_batches_that_no_setting_changes(
-    legacy_small: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_if_names_batches_that_no_setting_changes(legacy_small: Path, capfd: Capfd) -> None:
     """Batches of message formats v0 and v1 stay as they are, so an "exact" size of theirs does not depend on a codec."""
     old = legacy_small / "data" / "0.9.0.1" / "2-compacted"
     assert run(["what-if", "--topic", "hive.none", str(old)]) == 0

@@ -9,6 +9,7 @@ import pytest
 from kseg.cli.main import run
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.model import NewBatch, Record
+from tests.support.command_lines import Capfd
 
 # more than the sample has room for
 KEYS = 90_000
@@ -38,9 +39,7 @@ def partition(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("json", [[], ["--json"]], ids=["text", "json"])
-def test_compact_names_the_same_keys_in_every_run(
-    partition: Path, json: list[str], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_compact_names_the_same_keys_in_every_run(partition: Path, json: list[str], capfd: Capfd) -> None:
     line = ["compact", "--cleanup-policy", "compact", "--now", str(NOW_MS), *json, str(partition)]
     output = set()
     for _ in range(3):

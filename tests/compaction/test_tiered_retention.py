@@ -16,7 +16,7 @@ from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.partition.topic_settings import Setting, Source, TopicSettings
 from tests.internal_topics.metadata_logs import topic_id
 from tests.internal_topics.remote_logs import FINISHED, update, upload, write_remote_log
-from tests.support.command_lines import json_run
+from tests.support.command_lines import Capfd, json_run
 from tests.support.retain_helpers import (
     DAY_MS,
     NOW,
@@ -162,7 +162,7 @@ def test_free_chooses_only_copied_segments_of_a_tiered_log(partition: Path) -> N
 
 @pytest.mark.evidence("remote-end")
 def test_copied_segments_are_those_of_the_logs_own_epochs(
-    partition: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    partition: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     """Only copies of the log's own leader epochs count, not a segment of another history."""
     place = ("orders", topic_id(1), 0)

@@ -17,6 +17,7 @@ from kseg.jobs import log_parts, part_worker
 from kseg.segment import layout as L
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.model import NewBatch, Record
+from tests.support.command_lines import Capfd
 
 BATCHES = 120
 
@@ -97,7 +98,7 @@ def rows_of(out: str) -> list[dict[str, Any]]:
 
 
 def compare(
-    partition: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], words: list[str], helpers: list[int]
+    partition: Path, tmp_path: Path, capfd: Capfd, words: list[str], helpers: list[int]
 ) -> list[dict[str, Any]]:
     """Export with one and with three processes and check that everything is equal; returns the rows of --json."""
     alone = exported(partition, tmp_path / "alone", 1, *words)
@@ -123,12 +124,7 @@ def compare(
 )
 @pytest.mark.parametrize("codec", [L.NONE, L.ZSTD])
 def test_parallel_export_writes_the_same_files(
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    helpers: list[int],
-    answers: list[bool],
-    codec: int,
-    words: list[str],
+    tmp_path: Path, capfd: Capfd, helpers: list[int], answers: list[bool], codec: int, words: list[str]
 ) -> None:
     partition = write(tmp_path / "t-0", log(codec))
     reported = compare(partition, tmp_path, capfd, words, helpers)
@@ -141,7 +137,7 @@ def test_parallel_export_writes_the_same_files(
 @pytest.mark.parametrize("kind", ["bad-crc", "zero-filled"])
 @pytest.mark.parametrize("form", ["json", "csv"])
 def test_parallel_export_reports_damage_like_one_process(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], helpers: list[int], form: str, kind: str, at: int
+    tmp_path: Path, capfd: Capfd, helpers: list[int], form: str, kind: str, at: int
 ) -> None:
     data = log()
     starts = [0]
@@ -162,7 +158,7 @@ def test_parallel_export_reports_damage_like_one_process(
 @pytest.mark.parametrize("form", ["json", "csv"])
 def test_texts_that_continue_in_the_next_slot_are_the_same(
     tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
+    capfd: Capfd,
     helpers: list[int],
     answers: list[bool],
     monkeypatch: pytest.MonkeyPatch,
@@ -176,9 +172,7 @@ def test_texts_that_continue_in_the_next_slot_are_the_same(
     assert reported[-1]["records"] == BATCHES * 10
 
 
-def test_parallel_export_to_stdout_is_the_same(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], helpers: list[int]
-) -> None:
+def test_parallel_export_to_stdout_is_the_same(tmp_path: Path, capfd: Capfd, helpers: list[int]) -> None:
     partition = write(tmp_path / "t-0", log())
     words = ["export", "--to", "csv", "--output", "-", "--no-progress", str(partition)]
     assert run([*words, "--jobs", "1"]) == 0
@@ -193,7 +187,7 @@ def test_parallel_export_to_stdout_is_the_same(
     ids=" ".join,
 )
 def test_order_dependent_export_is_made_by_one_process(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], helpers: list[int], words: list[str]
+    tmp_path: Path, capfd: Capfd, helpers: list[int], words: list[str]
 ) -> None:
     compare(write(tmp_path / "t-0", log()), tmp_path, capfd, words, helpers)
     assert not helpers
@@ -201,11 +195,7 @@ def test_order_dependent_export_is_made_by_one_process(
 
 @pytest.mark.parametrize("words", [[], ["--partition-by", "hour"], ["--compression", "zstd"]], ids=" ".join)
 def test_row_groups_encoded_by_a_thread_are_the_same(
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    helpers: list[int],
-    monkeypatch: pytest.MonkeyPatch,
-    words: list[str],
+    tmp_path: Path, capfd: Capfd, helpers: list[int], monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
     from pyarrow import parquet
 
@@ -220,7 +210,7 @@ def test_row_groups_encoded_by_a_thread_are_the_same(
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_row_group_that_cannot_be_written_ends_the_export(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, jobs: str
+    tmp_path: Path, capfd: Capfd, monkeypatch: pytest.MonkeyPatch, jobs: str
 ) -> None:
     from kseg.inspection.export import export
     from kseg.segment.errors import Refused

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kseg.cli.main import run
+from tests.support.command_lines import Capfd
 from tests.support.raw_batches import T0
 from tests.support.scan_helpers import batch, file_of
 
@@ -26,7 +27,7 @@ def swapped(tmp_path: Path) -> Path:
 
 
 def look_up(
-    capfd: pytest.CaptureFixture[str], partition: Path, *query: str
+    capfd: Capfd, partition: Path, *query: str
 ) -> tuple[int, list[int | None], list[tuple[str, str, str]]]:
     """The status, the offsets of the answers, and the errors: id, file, message."""
     capfd.readouterr()
@@ -52,13 +53,7 @@ def look_up(
     ],
 )
 def test_lookup_says_that_an_offset_is_in_a_segment_with_another_name(
-    swapped: Path,
-    capfd: pytest.CaptureFixture[str],
-    offset: int,
-    answer: int,
-    finding: str,
-    file: int,
-    place: int,
+    swapped: Path, capfd: Capfd, offset: int, answer: int, finding: str, file: int, place: int
 ) -> None:
     status, answers, errors = look_up(capfd, swapped, "--offset", str(offset))
     assert (status, answers) == (1, [answer])
@@ -71,14 +66,12 @@ def test_lookup_says_that_an_offset_is_in_a_segment_with_another_name(
 
 @pytest.mark.parametrize("offset", [0, 19, 60, 79])
 def test_lookup_in_a_segment_with_the_right_name_reports_nothing(
-    swapped: Path, capfd: pytest.CaptureFixture[str], offset: int
+    swapped: Path, capfd: Capfd, offset: int
 ) -> None:
     assert look_up(capfd, swapped, "--offset", str(offset)) == (0, [offset], [])
 
 
-def test_lookup_by_time_reports_a_segment_with_another_name(
-    swapped: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_lookup_by_time_reports_a_segment_with_another_name(swapped: Path, capfd: Capfd) -> None:
     status, answers, errors = look_up(capfd, swapped, "--timestamp", str(T0))
     assert (status, answers, errors) == (0, [0], [])
     (swapped / f"{0:020d}.log").unlink()
@@ -87,9 +80,7 @@ def test_lookup_by_time_reports_a_segment_with_another_name(
     assert [error[0] for error in errors] == ["segment-overlap"]
 
 
-def test_newest_record_of_a_key_is_that_with_the_highest_offset(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_newest_record_of_a_key_is_that_with_the_highest_offset(tmp_path: Path, capfd: Capfd) -> None:
     """Each batch has the same keys. In the last segment by its name there are batches of the one before."""
     partition = tmp_path / "orders-0"
     partition.mkdir()

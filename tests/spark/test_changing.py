@@ -13,6 +13,7 @@ import pytest
 from kseg.cli.main import run
 from kseg.segment.partition.names import KSEG_DIRECTORY
 from tests.support.change_cases import CHANGINGS, Changing
+from tests.support.command_lines import Capfd
 from tests.support.killed_runs import state, undo_all
 from tests.support.run_commands import as_without_spark
 from tests.support.trees import copy_tree
@@ -44,7 +45,7 @@ def contents(root: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def both(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[Path, Output]]:
+def both(tmp_path: Path, capfd: Capfd) -> Callable[..., tuple[Path, Output]]:
     """Run a command on a directory and, after creating it again at the same path, with --spark; check that all results are the same."""
 
     def outcome(original: Path, words: list[str]) -> tuple[Output, dict[str, bytes]]:

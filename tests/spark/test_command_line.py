@@ -24,6 +24,7 @@ from kseg.spark.options import ClusterOptions
 from kseg.spark.session import NoCluster
 from tests.spark.conftest import LOCAL, require_spark
 from tests.spark.standalone import SPARK_HOME, Standalone
+from tests.support.command_lines import Capfd
 
 pytestmark = pytest.mark.spark
 KSEG = [sys.executable, "-m", "kseg"]
@@ -45,7 +46,7 @@ def partition(capture_small: Path) -> str:
     return str(capture_small / "data" / "metro-zstd-0")
 
 
-def test_cluster_options_require_spark(capfd: pytest.CaptureFixture[str]) -> None:
+def test_cluster_options_require_spark(capfd: Capfd) -> None:
     for words in (["--master", LOCAL], ["--spark-conf", "a=b"], ["--py-files", "a.py"], ["--jars", "a.jar"]):
         assert run(["verify", *words, "somewhere"]) == 2
         assert capfd.readouterr().err == f"kseg: {words[0]} requires --spark\n"
@@ -84,9 +85,7 @@ def test_java_that_does_not_run_is_reported(tmp_path: Path, partition: str) -> N
     )
 
 
-def test_missing_pyspark_is_reported(
-    partition: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_pyspark_is_reported(partition: str, monkeypatch: pytest.MonkeyPatch, capfd: Capfd) -> None:
     found = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *rest: None if name == "pyspark" else found(name, *rest)

@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from kseg.cli.main import run
+from tests.support.command_lines import Capfd
 from tests.support.expected_exports import dumped, exported, files_of, odd_partition, text_of
 from tests.support.run_commands import as_without_spark
 
@@ -34,7 +35,7 @@ def odd(tmp_path: Path) -> Path:
     return odd_partition(tmp_path / "in")
 
 
-def both(tmp_path: Path, words: list[str], capfd: pytest.CaptureFixture[str]) -> tuple[Path, Path, str, str]:
+def both(tmp_path: Path, words: list[str], capfd: Capfd) -> tuple[Path, Path, str, str]:
     """Export without and with a cluster, which must exit with the same status; returns the outputs, and what was written to stderr."""
     here, there = tmp_path / "here", tmp_path / "there"
     status = run(["export", "--output", str(here), *words])
@@ -54,11 +55,7 @@ def rows_of(directory: Path) -> list[dict[str, Any]]:
 
 
 def test_spark_json_export_equals_the_local_one(
-    local_spark: SparkSession,
-    data: Path,
-    tmp_path: Path,
-    unchanged: Unchanged,
-    capfd: pytest.CaptureFixture[str],
+    local_spark: SparkSession, data: Path, tmp_path: Path, unchanged: Unchanged, capfd: Capfd
 ) -> None:
     with unchanged(data):
         here, there, *printed = both(tmp_path, ["--to", "json", str(data)], capfd)
@@ -73,7 +70,7 @@ def test_spark_json_export_equals_the_local_one(
 
 
 def test_spark_parquet_export_equals_the_local_one(
-    local_spark: SparkSession, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    local_spark: SparkSession, data: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     import pyarrow.dataset as ds
 
@@ -88,7 +85,7 @@ def test_spark_parquet_export_equals_the_local_one(
 
 
 def test_spark_csv_export_equals_the_local_one(
-    local_spark: SparkSession, odd: Path, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    local_spark: SparkSession, odd: Path, data: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     words = ["--to", "csv", "--bytes", "base64", str(data / "metro-none-0"), str(odd)]
     here, there, *_ = both(tmp_path, words, capfd)
@@ -101,7 +98,7 @@ def test_spark_csv_export_equals_the_local_one(
 
 @pytest.mark.parametrize("mode", ["auto", "utf8", "hex"])
 def test_spark_export_of_bytes_as_text_equals_the_local_one(
-    mode: str, local_spark: SparkSession, odd: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    mode: str, local_spark: SparkSession, odd: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     here, there, *_ = both(tmp_path, ["--to", "json", "--bytes", mode, str(odd)], capfd)
     assert rows_of(there) == rows_of(here)
@@ -120,14 +117,14 @@ def test_spark_export_of_bytes_as_text_equals_the_local_one(
     ids=["committed", "with control", "control", "keys", "producer", "times"],
 )
 def test_spark_export_filters_equal_the_local_ones(
-    words: list[str], local_spark: SparkSession, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    words: list[str], local_spark: SparkSession, data: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     here, there, *_ = both(tmp_path, ["--to", "json", *words, str(data / "fares-0")], capfd)
     assert rows_of(there) == rows_of(here) != []
 
 
 def test_spark_export_reports_damage_like_the_local_one(
-    local_spark: SparkSession, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    local_spark: SparkSession, data: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     damaged = tmp_path / "in" / "metro-zstd-0"
     shutil.copytree(data / "metro-zstd-0", damaged)
@@ -151,7 +148,7 @@ def test_spark_export_reports_damage_like_the_local_one(
 
 
 def test_records_below_the_log_start_are_exported_while_they_exist(
-    local_spark: SparkSession, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    local_spark: SparkSession, data: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     shutil.copytree(data / "fares-0", tmp_path / "in" / "fares-0")
     shutil.copy(data / "meta.properties", tmp_path / "in")
@@ -161,9 +158,7 @@ def test_records_below_the_log_start_are_exported_while_they_exist(
     assert rows_of(here)[0]["offset"] == 0
 
 
-def test_spark_export_save_modes(
-    local_spark: SparkSession, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_spark_export_save_modes(local_spark: SparkSession, data: Path, tmp_path: Path, capfd: Capfd) -> None:
     output = tmp_path / "out"
 
     def export(mode: str, topic: str) -> int:
@@ -187,7 +182,7 @@ def test_spark_export_save_modes(
 
 
 def test_export_on_a_standalone_cluster(
-    cluster_spark: SparkSession, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    cluster_spark: SparkSession, data: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     words = ["export", "--spark", "--to", "parquet", "--key-regex", ".", "--output", str(tmp_path / "out")]
     assert run([*words, str(data)]) == 0
@@ -204,12 +199,7 @@ def test_export_on_a_standalone_cluster(
     ],
 )
 def test_export_refuses_what_spark_cannot_write(
-    form: str,
-    words: list[str],
-    local_spark: SparkSession,
-    data: Path,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
+    form: str, words: list[str], local_spark: SparkSession, data: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     assert run(["export", "--spark", "--to", form, "--output", str(tmp_path / "out"), str(data)]) == 2
     err = capfd.readouterr().err

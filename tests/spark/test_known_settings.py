@@ -17,6 +17,7 @@ from kseg.compaction.retention.retain import retain_group
 from kseg.segment.partition.targets import resolve_targets
 from kseg.spark import cluster_fanout, scheduling
 from tests.cli.test_known_topics import STRAYS
+from tests.support.command_lines import Capfd
 from tests.support.trees import unchanged
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def test_topic_settings_on_a_cluster_give_the_local_output(
     tmp_path: Path,
     words: tuple[str, ...],
     status: int,
-    capfd: pytest.CaptureFixture[str],
+    capfd: Capfd,
 ) -> None:
     data = shutil.copytree(capture_small / "data", tmp_path / "data")
     if words[0] in ("verify", "recover"):

@@ -19,6 +19,7 @@ from kseg.spark.source.options import read_options
 from kseg.spark.source.payload_fields import spark_type, without_large_decimals
 from kseg.spark.source.source import KafkaLog, register
 from tests.cli.test_export_payloads import FIRST, SECOND, V1, V2
+from tests.support.command_lines import Capfd
 from tests.support.expected_exports import files_of, text_of
 from tests.support.registry_dirs import Registry, partition
 
@@ -287,7 +288,7 @@ def test_decoded_columns_can_be_queried(local_spark: SparkSession, log_dir: Path
 
 
 def test_spark_export_of_different_columns_into_one_table_is_refused(
-    log_dir: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    log_dir: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     words = [
         "--to",

@@ -14,6 +14,7 @@ import pytest
 
 from kseg.cli.main import run
 from tests.spark.conftest import LOCAL, Use
+from tests.support.command_lines import Capfd
 from tests.support.paths import ROOT
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def data(capture_small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_commands_of_the_usage_page_run_as_written(
-    data: Path, standalone: Standalone, use_master: Use, capfd: pytest.CaptureFixture[str]
+    data: Path, standalone: Standalone, use_master: Use, capfd: Capfd
 ) -> None:
     lines = [line for line in example("docs/usage.md", "On a Spark cluster", "sh").splitlines() if line]
     assert len(lines) == 3
@@ -59,7 +60,7 @@ def test_commands_of_the_usage_page_run_as_written(
 
 
 def test_dataframe_example_of_the_page_runs_as_written(
-    data: Path, local_spark: SparkSession, capfd: pytest.CaptureFixture[str]
+    data: Path, local_spark: SparkSession, capfd: Capfd
 ) -> None:
     log = data / "metro-zstd-0" / "00000000000000000000.log"
     log.write_bytes(log.read_bytes()[:-7])

@@ -19,6 +19,7 @@ from fixtures import diseases, healthy
 from kseg.cli.main import run
 from tests.internal_topics.remote_logs import write_remote_log
 from tests.support.archives import nothing_attached, tar_of
+from tests.support.command_lines import Capfd
 from tests.support.pairs import combinations
 from tests.support.run_commands import as_without_spark
 from tests.support.trees import copy_tree
@@ -72,7 +73,7 @@ def lines(commands: Mapping[str, list[str]]) -> list[Any]:
 
 
 @pytest.fixture
-def ask(capfd: pytest.CaptureFixture[str]) -> Ask:
+def ask(capfd: Capfd) -> Ask:
     """Exit status, stdout and stderr of a command line."""
 
     def output(words: list[str]) -> Output:

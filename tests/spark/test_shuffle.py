@@ -18,6 +18,7 @@ from kseg.cli.main import run
 from kseg.compaction.cleaner.options import CompactOptions
 from kseg.spark.shuffle import shuffled_passes
 from tests.kafka.cleaning import random_case
+from tests.support.command_lines import Capfd
 from tests.support.compact_helpers import SETTINGS, Topic
 from tests.support.shuffle_helpers import assert_same, local, result_of, shuffled
 from tests.support.trees import files_in
@@ -70,7 +71,7 @@ def passes_on(session: SparkSession, directory: Path, options: CompactOptions) -
 
 
 def test_compact_shuffles_only_partitions_whose_keys_do_not_fit(
-    local_spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    local_spark: SparkSession, tmp_path: Path, capfd: Capfd
 ) -> None:
     """One partition whose keys fit into memory and one whose keys do not: output and files are those of a local run with memory for all
     keys."""

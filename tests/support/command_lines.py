@@ -17,9 +17,10 @@ ROOMS = ("segment", "jobs", "change", "internal_topics", "inspection", "compacti
 NOT_IMPORTED = ("kseg.inspection.arrow", "kseg.inspection.export")
 Rows = list[dict[str, Any]]
 Say = Callable[..., tuple[int, Rows]]
+Capfd = pytest.CaptureFixture[str]  # so that most signatures of tests fit into a line
 
 
-def json_run(*words: object, capfd: pytest.CaptureFixture[str]) -> tuple[int, Rows]:
+def json_run(*words: object, capfd: Capfd) -> tuple[int, Rows]:
     """The exit status of a command, and its rows."""
     capfd.readouterr()
     status = run([str(words[0]), "--json", *map(str, words[1:])])

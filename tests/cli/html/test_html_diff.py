@@ -9,6 +9,7 @@ import pytest
 
 from kseg.cli.main import run
 from tests.support.browsers import opened
+from tests.support.command_lines import Capfd
 from tests.support.copies import batches, write
 
 if TYPE_CHECKING:
@@ -20,9 +21,7 @@ A4_WIDTH_PX = 1032
 HOSTILE = "<script>alert(1)<b>x"
 
 
-def test_diff_report_draws_both_copies(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], chromium: Browser
-) -> None:
+def test_diff_report_draws_both_copies(tmp_path: Path, capfd: Capfd, chromium: Browser) -> None:
     a, b = tmp_path / "a", tmp_path / "b"
     write(a / "t-0", batches(0, 100), batches(100, 200))
     write(b / "t-0", batches(0, 100), [*batches(100, 150), *batches(150, 180, word="other")])

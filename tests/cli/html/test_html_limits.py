@@ -13,6 +13,7 @@ import pytest
 from kseg.cli.html.html_limits import LimitsData
 from kseg.cli.main import run
 from tests.support.browsers import opened
+from tests.support.command_lines import Capfd
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -39,7 +40,7 @@ def pages(capture_small: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
     return made
 
 
-def lines(capfd: pytest.CaptureFixture[str], *words: object) -> list[dict[str, Any]]:
+def lines(capfd: Capfd, *words: object) -> list[dict[str, Any]]:
     capfd.readouterr()
     run([*map(str, words), *ALONE, "--json"])
     return [json.loads(line) for line in capfd.readouterr().out.split("\n") if line]
@@ -60,11 +61,7 @@ TABLES = {
 
 
 def test_report_tables_have_the_rows_of_the_json_lines(
-    command: str,
-    pages: dict[str, Path],
-    capture_small: Path,
-    capfd: pytest.CaptureFixture[str],
-    chromium: Browser,
+    command: str, pages: dict[str, Path], capture_small: Path, capfd: Capfd, chromium: Browser
 ) -> None:
     reported = lines(capfd, command, capture_small / "data")
     kinds = Counter(line["type"] for line in reported if line["type"] != "result" or "partition" in line)
@@ -86,7 +83,7 @@ def test_limit_reports_open_in_a_browser_without_errors(
 
 @pytest.mark.parametrize(("rule", "option"), [("retention_ms", "--retention-ms"), ("retention_bytes", "--retention-bytes")])  # fmt: skip
 def test_retain_frees_what_the_slider_predicts(
-    rule: str, option: str, pages: dict[str, Path], capture_small: Path, capfd: pytest.CaptureFixture[str]
+    rule: str, option: str, pages: dict[str, Path], capture_small: Path, capfd: Capfd
 ) -> None:
     freed = numbers(pages["retain"])["freed"]
     steps = sorted({limit for topic in freed for limit, _, _ in topic.get(rule, ())})
@@ -99,7 +96,7 @@ def test_retain_frees_what_the_slider_predicts(
 
 
 def test_compact_saves_what_the_slider_predicts(
-    pages: dict[str, Path], capture_small: Path, capfd: pytest.CaptureFixture[str]
+    pages: dict[str, Path], capture_small: Path, capfd: Capfd
 ) -> None:
     found = numbers(pages["compact"])["compactions"]
     assert any(after < before for _, before, after, _ in found)

@@ -17,6 +17,7 @@ from fixtures.diseases import bad_crc
 from kseg.cli.html.html_document import MARK, asset
 from kseg.cli.main import run
 from tests.support.browsers import opened
+from tests.support.command_lines import Capfd
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -61,7 +62,7 @@ def doctor(damaged: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return report("doctor", tmp_path_factory.mktemp("doctor") / "doctor.html", damaged)
 
 
-def lines(capfd: pytest.CaptureFixture[str], *words: object) -> list[dict[str, Any]]:
+def lines(capfd: Capfd, *words: object) -> list[dict[str, Any]]:
     capfd.readouterr()
     run([*map(str, words), *ALONE, "--json"])
     return [json.loads(line) for line in capfd.readouterr().out.split("\n") if line]
@@ -71,7 +72,7 @@ def lines(capfd: pytest.CaptureFixture[str], *words: object) -> list[dict[str, A
 
 
 def test_report_tables_have_the_rows_of_the_json_lines(
-    damaged: Path, doctor: Path, capfd: pytest.CaptureFixture[str], chromium: Browser
+    damaged: Path, doctor: Path, capfd: Capfd, chromium: Browser
 ) -> None:
     reported = lines(capfd, "doctor", damaged)
     types = Counter(line["type"] for line in reported)
@@ -90,7 +91,7 @@ def test_report_tables_have_the_rows_of_the_json_lines(
 
 
 def test_report_verdict_equals_that_of_the_text(
-    damaged: Path, doctor: Path, capfd: pytest.CaptureFixture[str], chromium: Browser
+    damaged: Path, doctor: Path, capfd: Capfd, chromium: Browser
 ) -> None:
     capfd.readouterr()
     run(["doctor", *ALONE, str(damaged)])
@@ -100,9 +101,7 @@ def test_report_verdict_equals_that_of_the_text(
         assert seen.texts(".as-text")[0].splitlines()[1:3] == text[1:3]
 
 
-def test_html_option_leaves_json_and_text_unchanged(
-    damaged: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_html_option_leaves_json_and_text_unchanged(damaged: Path, tmp_path: Path, capfd: Capfd) -> None:
     for form in (["--json"], [], ["--quiet"]):
         reported = []
         for html in ([], ["--html", str(tmp_path / "report.html")]):
@@ -207,9 +206,7 @@ def test_assets_do_not_contain_the_end_tag_of_their_element() -> None:
 # --- the file
 
 
-def test_earlier_report_is_replaced_but_no_other_file(
-    damaged: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_earlier_report_is_replaced_but_no_other_file(damaged: Path, tmp_path: Path, capfd: Capfd) -> None:
     path = tmp_path / "report.html"
     report("verify", path, damaged)
     first = path.read_bytes()
@@ -230,17 +227,13 @@ def test_earlier_report_is_replaced_but_no_other_file(
 
 
 @pytest.mark.parametrize("place", [".", "stations-0"])
-def test_report_inside_the_input_directory_is_refused(
-    damaged: Path, place: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_report_inside_the_input_directory_is_refused(damaged: Path, place: str, capfd: Capfd) -> None:
     path = damaged / place / "report.html"
     assert run(["doctor", *ALONE, "--html", str(path), str(damaged)]) == 4
     assert "is in the input directory" in capfd.readouterr().err
     assert not path.exists()
 
 
-def test_report_in_a_missing_directory_is_refused_before_the_work(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_report_in_a_missing_directory_is_refused_before_the_work(tmp_path: Path, capfd: Capfd) -> None:
     assert run(["verify", "--html", str(tmp_path / "no" / "report.html"), str(tmp_path)]) == 4
     assert "is not a directory" in capfd.readouterr().err

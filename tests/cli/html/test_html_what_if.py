@@ -9,6 +9,7 @@ import pytest
 
 from tests.inspection.test_what_if import write_log
 from tests.support.browsers import opened
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import rows_of
 
 if TYPE_CHECKING:
@@ -17,9 +18,7 @@ if TYPE_CHECKING:
 ALONE = ("--jobs", "1", "--no-progress", "--now", "1795250600000")
 
 
-def test_what_if_report_draws_each_setting(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], chromium: Browser
-) -> None:
+def test_what_if_report_draws_each_setting(tmp_path: Path, capfd: Capfd, chromium: Browser) -> None:
     for topic, batches in (("orders", 900), ("</script><b>x", 100)):
         write_log(tmp_path / "data" / f"{topic.replace('/', '')}-0", batches, batches)
     path = tmp_path / "report.html"

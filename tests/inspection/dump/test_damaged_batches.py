@@ -17,6 +17,7 @@ from fixtures import diseases
 from kseg.change.append.partition_writer import PartitionWriter
 from kseg.cli.main import run
 from kseg.segment.model import NewBatch, Record
+from tests.support.command_lines import Capfd
 from tests.support.command_rows import of_type
 
 CODECS = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
@@ -26,15 +27,13 @@ def records(start: int, count: int) -> tuple[Record, ...]:
     return tuple(Record(start + n, 1_000 + start + n, b"k%d" % (start + n), b"v" * 20) for n in range(count))
 
 
-def json_lines(
-    capfd: pytest.CaptureFixture[str], *words: str | Path, status: int | None = None
-) -> list[dict[str, Any]]:
+def json_lines(capfd: Capfd, *words: str | Path, status: int | None = None) -> list[dict[str, Any]]:
     done = run([str(word) for word in ("dump", "--json", *words)])
     assert status is None or done == status
     return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
 
 
-def text_records(capfd: pytest.CaptureFixture[str], *words: str | Path) -> list[tuple[int, str | None]]:
+def text_records(capfd: Capfd, *words: str | Path) -> list[tuple[int, str | None]]:
     """(offset, key) of each record line in Kafka's text format."""
     run([str(word) for word in ("dump", "--print-data-log", *words)])
     out = capfd.readouterr().out
@@ -65,7 +64,7 @@ def checksums(log: Path) -> list[int]:
 @pytest.mark.parametrize("which", [(0,), (4,), (9,), (3, 4), (2, 3, 4, 5), (0, 9), tuple(range(10))])
 @pytest.mark.parametrize("shape", ["json", "table"])
 def test_records_of_batches_with_a_wrong_checksum_equal_those_of_the_text(
-    partition: Path, which: tuple[int, ...], shape: str, capfd: pytest.CaptureFixture[str]
+    partition: Path, which: tuple[int, ...], shape: str, capfd: Capfd
 ) -> None:
     log = partition / f"{0:020d}.log"
     for position in (checksums(log)[batch] for batch in which):
@@ -104,7 +103,7 @@ def test_records_of_batches_with_a_wrong_checksum_equal_those_of_the_text(
     ],
 )
 def test_filters_on_batches_with_a_wrong_checksum_equal_those_of_the_text(
-    partition: Path, words: tuple[str, ...], offsets: range | list[int], capfd: pytest.CaptureFixture[str]
+    partition: Path, words: tuple[str, ...], offsets: range | list[int], capfd: Capfd
 ) -> None:
     log = partition / f"{0:020d}.log"
     # the batch with offsets 12 to 14
@@ -117,7 +116,7 @@ def test_filters_on_batches_with_a_wrong_checksum_equal_those_of_the_text(
 @pytest.mark.parametrize("shape", ["kafka", "json", "table"])
 @pytest.mark.parametrize("is_cut", [False, True])
 def test_damage_outside_the_offsets_is_left_out(
-    partition: Path, shape: str, is_cut: bool, capfd: pytest.CaptureFixture[str]
+    partition: Path, shape: str, is_cut: bool, capfd: Capfd
 ) -> None:
     log = partition / f"{0:020d}.log"
     spans = diseases.batch_spans(log)
@@ -137,7 +136,7 @@ def test_damage_outside_the_offsets_is_left_out(
 
 @pytest.mark.parametrize("claimed", [0, 1000])
 def test_altered_base_offset_is_reported_where_the_batch_is_shown_or_was(
-    partition: Path, claimed: int, capfd: pytest.CaptureFixture[str]
+    partition: Path, claimed: int, capfd: Capfd
 ) -> None:
     log = partition / f"{0:020d}.log"
     first = 3 * 4
@@ -154,9 +153,7 @@ def test_altered_base_offset_is_reported_where_the_batch_is_shown_or_was(
         assert ("altered-base-offset" in "".join(capfd.readouterr())) == is_reported
 
 
-def test_damaged_body_shows_the_records_that_can_be_decoded(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_body_shows_the_records_that_can_be_decoded(tmp_path: Path, capfd: Capfd) -> None:
     """The middle batch declares 3 records, and the length of its second record is wrong."""
     with PartitionWriter(tmp_path / "trains-0") as writer:
         for start in (0, 3, 6):
@@ -175,7 +172,7 @@ def test_damaged_body_shows_the_records_that_can_be_decoded(
 
 
 def test_append_leaves_out_dumped_batches_with_a_wrong_checksum(
-    partition: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    partition: Path, tmp_path: Path, capfd: Capfd
 ) -> None:
     log = partition / f"{0:020d}.log"
     flip(log, checksums(log)[4])
@@ -187,9 +184,7 @@ def test_append_leaves_out_dumped_batches_with_a_wrong_checksum(
     assert (result["records"], result["batches_left_out"], result["log_end_offset"]) == (27, 1, 30)
 
 
-def test_lookup_skips_batches_with_a_wrong_checksum_and_says_so(
-    partition: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_lookup_skips_batches_with_a_wrong_checksum_and_says_so(partition: Path, capfd: Capfd) -> None:
     """A consumer checks the CRC and throws, so a lookup must not return such a record."""
     log = partition / f"{0:020d}.log"
     flip(log, checksums(log)[4])
@@ -227,13 +222,13 @@ EXPECTED = [(start, start + count - 1, count) for start, count in SETS]
     "words", [(), ("--deep-iteration",), ("--bytes", "hex", "--deep-iteration"), ("--from-offset", "0")]
 )
 def test_old_format_set_has_the_first_offset_and_count_of_its_messages(
-    old: Path, words: tuple[str, ...], capfd: pytest.CaptureFixture[str]
+    old: Path, words: tuple[str, ...], capfd: Capfd
 ) -> None:
     lines = json_lines(capfd, *words, old / f"{7:020d}.log", status=0)
     assert bounds(lines) == EXPECTED
 
 
-def test_read_and_lookup_show_the_same_bounds_of_a_set(old: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_read_and_lookup_show_the_same_bounds_of_a_set(old: Path, capfd: Capfd) -> None:
     assert run(["read", "--json", "--offset", "8", str(old)]) == 0
     assert bounds([json.loads(line) for line in capfd.readouterr().out.splitlines()]) == EXPECTED
     for question in (("--offset", "13"), ("--key", "k13"), ("--leader-epoch", "0")):
@@ -245,7 +240,7 @@ def test_read_and_lookup_show_the_same_bounds_of_a_set(old: Path, capfd: pytest.
     assert "batch 11-15" in capfd.readouterr().out
 
 
-def test_list_and_verify_do_not_count_a_set_as_a_record(old: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_list_and_verify_do_not_count_a_set_as_a_record(old: Path, capfd: Capfd) -> None:
     run(["list", "--json", str(old)])
     (row,) = of_type([json.loads(line) for line in capfd.readouterr().out.splitlines()], "partition")
     assert (row["first_offset"], row["last_offset"], row["batches"], row["records"]) == (7, 26, 4, None)
@@ -259,7 +254,7 @@ def test_list_and_verify_do_not_count_a_set_as_a_record(old: Path, capfd: pytest
     )
 
 
-def test_undecodable_set_has_no_count(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_undecodable_set_has_no_count(tmp_path: Path, capfd: Capfd) -> None:
     """Its checksum is valid, but its content is not gzip: it was damaged before it was written."""
     old = tmp_path / "old-0"
     with PartitionWriter(old) as writer:
@@ -287,9 +282,7 @@ def old_logs(legacy: Path) -> list[Path]:
     )
 
 
-def test_bounds_of_real_brokers_sets_match_their_records(
-    legacy_small: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_bounds_of_real_brokers_sets_match_their_records(legacy_small: Path, capfd: Capfd) -> None:
     """First offset and record count of each set agree with its records in the same dump."""
     seen = 0
     for log in old_logs(legacy_small):
@@ -304,7 +297,7 @@ def test_bounds_of_real_brokers_sets_match_their_records(
     assert seen > 5
 
 
-def test_damaged_set_is_dumped_with_its_messages(old: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_damaged_set_is_dumped_with_its_messages(old: Path, capfd: Capfd) -> None:
     log = old / f"{7:020d}.log"
     at, _ = diseases.batch_spans(log)[1]
     # part of the stored checksum
