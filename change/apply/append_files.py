@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from kseg.change.apply.anchors import open_file, parent_of
-from kseg.change.apply.disk import DISK
+from kseg.change.apply.disk import DISK, closing
 from kseg.change.apply.file_operations import give_owner, remove_quietly, write_all
 from kseg.segment import unreadable
 from kseg.segment.errors import Refused
@@ -119,8 +119,8 @@ def replace_file(path: str | os.PathLike[str], data: "Buffer", fsync: bool = Tru
     name = os.fspath(path)
     temporary = temporary_name(name)
     try:
-        like = DISK.status(name)
-        if like is None or not stat.S_ISREG(like.st_mode):
+        like = DISK.file_status(name)
+        if like is None:
             raise FileNotFoundError(errno.ENOENT, "there is no such file", name)
         remove_quietly(DISK, temporary)
         _write_new(temporary, data, fsync)
@@ -141,16 +141,14 @@ def remove_file(path: str | os.PathLike[str]) -> None:
 
 def _write_new(name: str, data: "Buffer", fsync: bool) -> None:
     """Write all of a new file or nothing. Raises OSError."""
-    descriptor = DISK.create(name)
-    try:
-        write_all(DISK, descriptor, data, 0)
-        if fsync:
-            DISK.sync(descriptor)
-    except BaseException:
-        remove_quietly(DISK, name)
-        raise
-    finally:
-        DISK.close(descriptor)
+    with closing(DISK, DISK.create(name)) as descriptor:
+        try:
+            write_all(DISK, descriptor, data, 0)
+            if fsync:
+                DISK.sync(descriptor)
+        except BaseException:
+            remove_quietly(DISK, name)
+            raise
 
 
 def _give_owner_of_folder(name: str) -> None:

@@ -12,8 +12,8 @@ A file with a second hard link elsewhere is refused: writes to it would appear t
 """
 
 import os
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Iterable
+from contextlib import ExitStack
 from typing import Self
 
 from kseg.change.apply.append_files import temporary_name
@@ -21,16 +21,16 @@ from kseg.change.apply.append_undo import kept_path, numbers_of
 from kseg.change.apply.disk import DISK, Disk
 from kseg.change.apply.elsewhere import check_place
 from kseg.change.apply.file_operations import copy_file, make_directories
-from kseg.change.apply.journal import Journal, JournalState, read_journal
-from kseg.change.apply.journal_lines import GUARD
+from kseg.change.apply.journal import Journal
+from kseg.change.apply.journal_lines import GUARD, Line
 from kseg.change.apply.journal_location import JournalLocation, location_for, put_elsewhere
 from kseg.change.apply.journal_writer import append, begin, sync_names
 from kseg.change.apply.keeping import BESIDE, Keeping
 from kseg.change.apply.lock import claimed_by_command
-from kseg.change.apply.recorded_change import abandon, clear_the_way
+from kseg.change.apply.recorded_change import cannot_change, clear_the_way, roll_back
 from kseg.change.apply.room import out_of_room
 from kseg.change.apply.staging import look, refuse_flags
-from kseg.segment.errors import KsegError, Refused, disk_words
+from kseg.segment.errors import Refused, disk_words
 
 
 class Guard:
@@ -92,7 +92,7 @@ class Guard:
             self._stack.close()
             if isinstance(error, OSError):
                 more = out_of_room(error, (), keeping)
-                raise _refused(directory, error, f"nothing was changed{more}") from error
+                raise cannot_change(directory, error, f"nothing was changed{more}") from error
             raise
 
     @property
@@ -146,7 +146,7 @@ class Guard:
             self._keeping.refuse_moved()
             return append(journal, {"type": "staged", "kept": kept}, disk)
         except BaseException:
-            _roll_back(self.location, disk)
+            roll_back(self.location, disk)
             raise
 
     def will_create(self, name: str) -> None:
@@ -157,11 +157,9 @@ class Guard:
 
     def done(self) -> None:
         """Record that everything is written and synced."""
-        found = look(self.location.directory, self._disk)
-        files = [[name, *numbers_of(seen)] for name, seen in found.items()]
-        self._note({"type": "done", "files": files})
+        self._note(_done_line(self.location.directory, self._disk))
 
-    def _note(self, line: Mapping[str, object]) -> None:
+    def _note(self, line: Line) -> None:
         try:
             self._journal = append(self._journal, line, self._disk)
         except OSError as error:
@@ -187,23 +185,15 @@ class Guard:
         undo(self.location, self._disk)
 
 
-def _refused(directory: str, error: OSError, stands: str) -> Refused:
-    where = directory if error.filename is None else error.filename
-    return Refused(f"cannot change {where}: {error.strerror}; {stands}{disk_words(error)}")
-
-
-def _roll_back(location: JournalLocation, disk: Disk) -> None:
-    """Remove the journal; the next run removes what cannot be removed now."""
-    with suppress(OSError, KsegError):
-        journal = read_journal(location, disk)
-        if journal.state is JournalState.ABANDONED:
-            abandon(journal, disk)
+def _done_line(directory: str, disk: Disk) -> Line:
+    """The last line of a journal: the directory as it is now."""
+    files = [[name, *numbers_of(seen)] for name, seen in look(directory, disk).items()]
+    return {"type": "done", "files": files}
 
 
 def keep(journal: Journal, disk: Disk) -> None:
     """Close the journal of an incomplete change and keep the directory as it is. The caller holds the claim. Raises Refused."""
     try:
-        files = [[name, *numbers_of(seen)] for name, seen in look(journal.location.directory, disk).items()]
-        append(journal, {"type": "done", "files": files}, disk)
+        append(journal, _done_line(journal.location.directory, disk), disk)
     except OSError as error:
-        raise _refused(journal.location.directory, error, "nothing was changed") from error
+        raise cannot_change(journal.location.directory, error, "nothing was changed") from error

@@ -9,7 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from kseg.change.apply.disk import Disk
-from kseg.change.apply.file_operations import checksum, copy_file, give_times, remove_if_empty, remove_quietly
+from kseg.change.apply.file_operations import (
+    copy_file,
+    give_times,
+    has_checksum,
+    remove_if_empty,
+    remove_quietly,
+)
 from kseg.change.apply.journal import Journal, JournalState
 from kseg.change.apply.journal_lines import LOG_ROLES, last_log
 from kseg.change.apply.journal_location import JournalLocation
@@ -106,7 +112,7 @@ class AppendUndo:
         for name, crc in self._kept.items():
             path = self._fetched(name, crc)
             status = self._disk.status(path)
-            if status is None or self._checksum(path, status.st_size) != crc:
+            if status is None or not has_checksum(path, status.st_size, crc, self._disk):
                 raise Refused(f"cannot undo: {path} is not what was kept there; nothing was changed")
             holders[name] = status.st_ino
         return holders
@@ -144,13 +150,6 @@ class AppendUndo:
                 disk.unlink(path)
                 raise Refused(f"cannot undo: {source} is not what was kept there; nothing was changed")
         return path
-
-    def _checksum(self, path: str, size_bytes: int) -> int:
-        descriptor = self._disk.open_to_read(path)
-        try:
-            return checksum(self._disk, descriptor, 0, size_bytes)
-        finally:
-            self._disk.close(descriptor)
 
     def restore(self, holders: Mapping[str, int]) -> None:
         disk, location, quarantine = self._disk, self._location, self.quarantine

@@ -16,7 +16,7 @@ from collections.abc import Collection
 from contextlib import suppress
 
 from kseg.change.apply.copy_journal import aside, note_copy, set_aside
-from kseg.change.apply.disk import DISK, Disk
+from kseg.change.apply.disk import DISK, Disk, closing
 from kseg.change.apply.file_operations import (
     COPY_BYTES,
     checksum,
@@ -201,21 +201,17 @@ class _Copying:
 
     def _copy(self, source: str, path: str, size_bytes: int) -> None:
         disk = self._disk
-        origin = disk.open_to_read(os.path.join(self._plan.directory, source))
-        try:
-            target = disk.create(path)
-            try:
-                # a clone would share the bad sectors
-                is_whole = not unreadable.is_known(origin, 0, size_bytes)
-                if not (is_whole and disk.clone(origin, target)):
-                    crc = self._copied(origin, target, size_bytes)
-                    disk.start_writeback(target)
-                    self._check(path, target, size_bytes, crc)
-                self._finish(path, target, source)
-            finally:
-                disk.close(target)
-        finally:
-            disk.close(origin)
+        with (
+            closing(disk, disk.open_to_read(os.path.join(self._plan.directory, source))) as origin,
+            closing(disk, disk.create(path)) as target,
+        ):
+            # a clone would share the bad sectors
+            is_whole = not unreadable.is_known(origin, 0, size_bytes)
+            if not (is_whole and disk.clone(origin, target)):
+                crc = self._copied(origin, target, size_bytes)
+                disk.start_writeback(target)
+                self._check(path, target, size_bytes, crc)
+            self._finish(path, target, source)
 
     def _copied(self, origin: int, target: int, size_bytes: int) -> int:
         """Copy a file, or its readable part; returns the CRC-32C of the expected content."""
@@ -245,13 +241,10 @@ class _Copying:
     def _write(self, path: str, content: Content, like: str | None) -> None:
         disk = self._disk
         made = adopted(disk, content, path)
-        target = disk.create(path) if made is None else disk.open_to_write(path)
-        try:
+        with closing(disk, disk.create(path) if made is None else disk.open_to_write(path)) as target:
             crc = made.crc if made else write_content(disk, self._plan.directory, content, target)
             self._check(path, target, length_of(content), crc)
             self._finish(path, target, like)
-        finally:
-            disk.close(target)
 
     def _check(self, path: str, descriptor: int, size_bytes: int, crc: int) -> None:
         status = self._disk.status(path)

@@ -19,7 +19,7 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from kseg.change.apply.disk import DISK, Disk
+from kseg.change.apply.disk import DISK, Disk, closing
 from kseg.change.apply.elsewhere import PREFIX
 from kseg.change.apply.file_operations import (
     link_or_copy,
@@ -133,8 +133,7 @@ def _row(name: str, folder: str, disk: Disk) -> _Row:
 
 def _add_line(location: JournalLocation, line: Line, disk: Disk) -> None:
     """Append to the journal, to which other processes append too. A line that does not fit is removed again."""
-    descriptor = disk.open_to_write(location.journal)
-    try:
+    with closing(disk, disk.open_to_write(location.journal)) as descriptor:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         end = os.fstat(descriptor).st_size
         before = disk.read(descriptor, end, 0)
@@ -147,8 +146,6 @@ def _add_line(location: JournalLocation, line: Line, disk: Disk) -> None:
             with suppress(OSError):
                 disk.truncate(descriptor, end)
             raise
-    finally:
-        disk.close(descriptor)
 
 
 def missing_parents(path: str, disk: Disk) -> list[str]:
@@ -244,8 +241,8 @@ class CopyUndo:
     def _clear_lock(self) -> None:
         """Remove the lock file of a cluster run that was killed."""
         path = os.path.join(self._location.directory, SHARED_LOCK)
-        status = self._disk.status(path)
-        if status is not None and stat.S_ISREG(status.st_mode) and not status.st_size:
+        status = self._disk.file_status(path)
+        if status is not None and not status.st_size:
             remove_quietly(self._disk, path)
 
     def _keep(self, path: str) -> None:
@@ -296,9 +293,8 @@ class CopyUndo:
     def _check_kept(self, row: _Row) -> None:
         """Raises Refused unless the original of a replaced file is still there."""
         path = _kept(self._location, row)
-        status = self._disk.status(path)
-        is_file = status is not None and stat.S_ISREG(status.st_mode)
-        if status is None or not is_file or (status.st_size, status.st_mtime_ns) != (row[1], row[2]):
+        status = self._disk.file_status(path)
+        if status is None or (status.st_size, status.st_mtime_ns) != (row[1], row[2]):
             raise Refused(f"{path} is not what {self._journal.command} replaced; nothing was changed")
 
     def _checked(self, row: _Row, known: set[_Row], target: str) -> bool:

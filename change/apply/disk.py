@@ -9,6 +9,7 @@ a missing file returns None. Only regular files are opened. Operations of severa
 import errno
 import fcntl
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -42,6 +43,11 @@ class Disk:
                 return os.stat(name, dir_fd=folder, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             return None
+
+    def file_status(self, path: str) -> os.stat_result | None:
+        """The status of a regular file; None for anything else."""
+        status = self.status(path)
+        return status if status is not None and stat.S_ISREG(status.st_mode) else None
 
     def names(self, path: str) -> list[str]:
         """The names in a directory, sorted; empty when it does not exist."""
@@ -157,11 +163,8 @@ class Disk:
             return os.dup(descriptor)
 
     def change_mode(self, path: str, mode: int) -> None:
-        descriptor = self.open_for_attributes(path)
-        try:
+        with closing(self, self.open_for_attributes(path)) as descriptor:
             os.fchmod(descriptor, mode)
-        finally:
-            os.close(descriptor)
 
     def change_times(self, path: str, mtime_ns: int) -> None:
         with parent_of(path) as (folder, name):
@@ -230,6 +233,15 @@ _FOLLOWING = _FollowingDisk()
 def disk_for(follow_links: bool) -> Disk:
     """The real file system, for a command with or without --follow-links."""
     return _FOLLOWING if follow_links else DISK
+
+
+@contextmanager
+def closing(disk: Disk, descriptor: int) -> Iterator[int]:
+    """Close a descriptor that was opened with this disk at the end of the body."""
+    try:
+        yield descriptor
+    finally:
+        disk.close(descriptor)
 
 
 @contextmanager

@@ -18,9 +18,9 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kseg.change.apply.disk import DISK, Disk, kept_open
+from kseg.change.apply.disk import DISK, Disk, closing, kept_open
 from kseg.change.apply.elsewhere import check_place
-from kseg.change.apply.file_operations import checksum, give_times, is_same_file, remove_quietly
+from kseg.change.apply.file_operations import give_times, has_checksum, is_same_file, remove_quietly
 from kseg.change.apply.journal import Journal, JournalState, is_there, partition_journals, read_journal
 from kseg.change.apply.journal_lines import COPY, PLAN
 from kseg.change.apply.journal_location import JournalLocation, location_for
@@ -31,11 +31,13 @@ from kseg.change.apply.proof import check_steps, is_second_name
 from kseg.change.apply.recorded_change import (
     Change,
     abandon,
+    cannot_change,
     change_of,
     clear_the_way,
     half_done_sentence,
     header_of,
     overtaken_by,
+    roll_back,
     undo_command,
 )
 from kseg.change.apply.room import Room, out_of_room, refuse_without, rooms_of
@@ -43,7 +45,7 @@ from kseg.change.apply.signals import deferring_signals
 from kseg.change.apply.staging import Staged, Staging, check_inputs, look, refuse_flags, unshared
 from kseg.change.apply.step_progress import ObservedFile, StepProgress
 from kseg.change.plan.steps import Plan, Remove, Rename, Step, Truncate, Write
-from kseg.segment.errors import Refused, disk_words
+from kseg.segment.errors import Refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +135,7 @@ def _decided(
             **others,
         }
     except OSError as error:
-        raise _nothing_changed(plan.directory, error) from error
+        raise cannot_change(plan.directory, error, "nothing was changed") from error
     try:
         journal = begin(location, header, disk)
         with kept_open(location.directories):
@@ -142,12 +144,11 @@ def _decided(
             keeping.refuse_moved()
             journal = append(journal, staged.as_line(), disk)
     except BaseException as error:
-        _roll_back(location, disk)
+        roll_back(location, disk)
         if isinstance(error, OSError):
             keeping.refuse_moved()
-            raise _nothing_changed(
-                plan.directory, error, out_of_room(error, rooms, keeping, plan.directory)
-            ) from error
+            more = out_of_room(error, rooms, keeping, plan.directory)
+            raise cannot_change(plan.directory, error, f"nothing was changed{more}") from error
         raise
     return Change(journal, progress, staged, elsewhere)
 
@@ -156,26 +157,6 @@ def _elsewhere(location: JournalLocation, quarantine: str, disk: Disk) -> str:
     """The directory of this change in a quarantine; raises Refused for a place that would keep a broker from starting."""
     check_place(quarantine, location.directory, "quarantine")
     return location.elsewhere(quarantine, disk)
-
-
-def _roll_back(location: JournalLocation, disk: Disk) -> None:
-    """Remove what was staged; the next run removes what cannot be removed now."""
-    try:
-        journal = read_journal(location, disk)
-        if journal.state is JournalState.ABANDONED:
-            abandon(journal, disk)
-    except (OSError, Refused):
-        return
-
-
-def _nothing_changed(directory: str, error: OSError, more: str = "") -> Refused:
-    return Refused(
-        f"cannot change {_location_of(error, directory)}: {error.strerror}; nothing was changed{more}{disk_words(error)}"
-    )
-
-
-def _location_of(error: OSError, otherwise: str) -> str:
-    return str(error.filename) if error.filename is not None else otherwise
 
 
 # --- from the commit on
@@ -212,7 +193,7 @@ def finish_claimed(journal: Journal, disk: Disk) -> Applied | None:
         with change.quarantine_elsewhere():
             check_steps(journal.location, change.progress, change.staged, change.elsewhere, done, disk)
     except OSError as error:
-        raise Refused(f"cannot continue: {_location_of(error, journal.path)}: {error.strerror}") from error
+        raise Refused(f"cannot continue: {error.filename or journal.path}: {error.strerror}") from error
     return _carried_out(change, done, disk)
 
 
@@ -240,10 +221,9 @@ def _carried_out(change: Change, done: int, disk: Disk) -> Applied:
         with deferring_signals(), kept_open(change.journal.location.directories):
             _take_steps(change, done, disk)
     except OSError as error:
-        raise Refused(
-            f"cannot change {_location_of(error, change.journal.location.directory)}: {error.strerror}; the change is half "
-            f"done and nothing is lost: {_way_on(change.journal, disk)}{out_of_room(error, (), DECIDED)}{disk_words(error)}"
-        ) from error
+        way_on = f"{_way_on(change.journal, disk)}{out_of_room(error, (), DECIDED)}"
+        stands = f"the change is half done and nothing is lost: {way_on}"
+        raise cannot_change(change.journal.location.directory, error, stands) from error
     return _applied(change, change.staged)
 
 
@@ -290,12 +270,9 @@ def _take(location: JournalLocation, number: int, step: Step, progress: StepProg
             else:
                 disk.rename(path, target)
         case Truncate():
-            descriptor = disk.open_to_write(path)
-            try:
+            with closing(disk, disk.open_to_write(path)) as descriptor:
                 disk.truncate(descriptor, step.size_bytes)
                 disk.sync(descriptor)
-            finally:
-                disk.close(descriptor)
 
 
 def _verify(change: Change, staged: Staged, disk: Disk) -> None:
@@ -307,13 +284,9 @@ def _verify(change: Change, staged: Staged, disk: Disk) -> None:
         raise OSError(errno.EIO, "it is not as planned", location.target(wrong[0]))
     for name, token in progress.end.items():
         if isinstance(token, int):
-            descriptor = disk.open_to_read(location.target(name))
-            try:
-                crc = checksum(disk, descriptor, 0, staged.files[token].size_bytes)
-            finally:
-                disk.close(descriptor)
-            if crc != staged.crcs[token]:
-                raise OSError(errno.EIO, "it reads back differently", location.target(name))
+            path, size_bytes = location.target(name), staged.files[token].size_bytes
+            if not has_checksum(path, size_bytes, staged.crcs[token], disk):
+                raise OSError(errno.EIO, "it reads back differently", path)
 
 
 def _quarantine(change: Change) -> str | None:

@@ -10,7 +10,7 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kseg.change.apply.disk import NO_LINKS, Disk
+from kseg.change.apply.disk import NO_LINKS, Disk, closing
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -95,33 +95,32 @@ def give_likeness(disk: Disk, path: str, like: os.stat_result) -> bool:
 def give_times(disk: Disk, path: str, mtime_ns: int) -> None:
     """Set the modification time of a file, and sync it: syncing the directory does not on every file system."""
     disk.change_times(path, mtime_ns)
-    descriptor = disk.open_to_read(path)
-    try:
+    with closing(disk, disk.open_to_read(path)) as descriptor:
         disk.sync(descriptor)
-    finally:
-        disk.close(descriptor)
 
 
 def copy_file(disk: Disk, source_path: str, path: str) -> int:
     """Copy a file to `path` with its attributes, sync it, and compare; returns the CRC-32C. Raises OSError."""
     like = disk.status(source_path)
-    source = disk.open_to_read(source_path)
-    try:
-        target = disk.create(path)
-        try:
-            size_bytes = 0 if like is None else like.st_size
-            copy(disk, source, 0, size_bytes, target, 0)
-            if like is not None:
-                give_likeness(disk, path, like)
-            crc = checksum(disk, source, 0, size_bytes)
-            if checksum(disk, target, 0, size_bytes) != crc:
-                raise OSError(errno.EIO, "the written bytes read back differently", path)
-            disk.sync(target)
-        finally:
-            disk.close(target)
-    finally:
-        disk.close(source)
+    size_bytes = 0 if like is None else like.st_size
+    with (
+        closing(disk, disk.open_to_read(source_path)) as source,
+        closing(disk, disk.create(path)) as target,
+    ):
+        copy(disk, source, 0, size_bytes, target, 0)
+        if like is not None:
+            give_likeness(disk, path, like)
+        crc = checksum(disk, source, 0, size_bytes)
+        if checksum(disk, target, 0, size_bytes) != crc:
+            raise OSError(errno.EIO, "the written bytes read back differently", path)
+        disk.sync(target)
     return crc
+
+
+def has_checksum(path: str, size_bytes: int, crc: int, disk: Disk) -> bool:
+    """Whether the first bytes of a file have this CRC-32C."""
+    with closing(disk, disk.open_to_read(path)) as descriptor:
+        return os.fstat(descriptor).st_size >= size_bytes and checksum(disk, descriptor, 0, size_bytes) == crc
 
 
 def is_same_file(one: os.stat_result, other: os.stat_result) -> bool:

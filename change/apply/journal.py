@@ -23,7 +23,7 @@ from enum import StrEnum
 
 from kseg.change.apply import elsewhere
 from kseg.change.apply.anchors import open_without_links
-from kseg.change.apply.disk import DISK, Disk
+from kseg.change.apply.disk import DISK, Disk, closing
 from kseg.change.apply.journal_lines import LIMIT_BYTES, PLAN, Line, decoded, is_id
 from kseg.change.apply.journal_location import JournalLocation, as_pointed
 from kseg.change.apply.journal_signature import is_signed, spend
@@ -184,14 +184,11 @@ def state_of(lines: Iterable[Line]) -> JournalState:
 
 def whole_lines(disk: Disk, path: str) -> bytes:
     """The complete lines of a journal. Raises ValueError when it is larger than kseg writes."""
-    descriptor = disk.open_to_read(path)
-    try:
+    with closing(disk, disk.open_to_read(path)) as descriptor:
         size_bytes = os.fstat(descriptor).st_size
         if size_bytes > LIMIT_BYTES:
             raise ValueError(f"it has {size_bytes} bytes, more than any journal")
         data = disk.read(descriptor, size_bytes, 0)
-    finally:
-        disk.close(descriptor)
     return data[: data.rfind(b"\n") + 1]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
-from kseg.change.apply.disk import DISK, Disk
+from kseg.change.apply.disk import DISK, Disk, closing
 from kseg.change.apply.elsewhere import DONE, PREFIX, read_pointer
 from kseg.change.apply.journal import NOT_OURS, Journal, JournalState, read_journal, whole_lines
 from kseg.change.apply.journal_lines import decoded, is_id
@@ -88,12 +88,8 @@ def _ends_done(location: JournalLocation, disk: Disk) -> bool:
         status = disk.status(location.journal)
         if status is None:
             return False
-        descriptor = disk.open_to_read(location.journal)
-        try:
-            start = max(0, status.st_size - _LAST_LINE_BYTES)
-            data = disk.read(descriptor, _LAST_LINE_BYTES, start)
-        finally:
-            disk.close(descriptor)
+        with closing(disk, disk.open_to_read(location.journal)) as descriptor:
+            data = disk.read(descriptor, _LAST_LINE_BYTES, max(0, status.st_size - _LAST_LINE_BYTES))
     except OSError as error:
         if error.errno in NOT_OURS:  # reported when the journal is read
             return False

@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 from dataclasses import replace
 
-from kseg.change.apply.disk import Disk
+from kseg.change.apply.disk import Disk, closing
 from kseg.change.apply.elsewhere import DONE, OPEN
 from kseg.change.apply.file_operations import (
     copy_file,
@@ -100,12 +100,10 @@ def write_at_once(path: str, data: bytes, like: os.stat_result | None, disk: Dis
 
 def _written(descriptor: int, data: bytes, path: str | None, disk: Disk) -> bool:
     """Write, sync and close a new file, which gets the name `path` if it has none yet; False if the system does not support that."""
-    try:
+    with closing(disk, descriptor):
         write_all(disk, descriptor, data, 0)
         disk.sync(descriptor)
         return path is None or disk.give_name(descriptor, path)
-    finally:
-        disk.close(descriptor)
 
 
 def _first_line(header: Line, path: str) -> bytes:
@@ -137,8 +135,7 @@ def append(journal: Journal, line: Line, disk: Disk) -> Journal:
     if end + len(added) > LIMIT_BYTES:
         raise OSError(errno.EFBIG, "the journal of so large a change could not be read again", journal.path)
     _unshare(journal, disk)
-    descriptor = disk.open_to_write(journal.path)
-    try:
+    with closing(disk, disk.open_to_write(journal.path)) as descriptor:
         disk.truncate(descriptor, end)
         try:
             write_all(disk, descriptor, added, end)
@@ -146,8 +143,6 @@ def append(journal: Journal, line: Line, disk: Disk) -> Journal:
         except OSError:
             disk.truncate(descriptor, end)
             raise
-    finally:
-        disk.close(descriptor)
     if line["type"] == "done":
         with suppress(OSError):  # the journal shows it, as long as it is reachable
             _point(journal.location, DONE, disk)

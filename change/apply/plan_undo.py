@@ -4,7 +4,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 
-from kseg.change.apply.disk import Disk
+from kseg.change.apply.disk import Disk, closing
 from kseg.change.apply.file_operations import (
     checksum,
     copy,
@@ -80,11 +80,8 @@ class PlanUndo:
     def _check_tail(self, tail: Tail) -> None:
         path = tail_path(self._location, self._change.elsewhere, tail.name, tail.position)
         try:
-            descriptor = self._disk.open_to_read(path)
-            try:
+            with closing(self._disk, self._disk.open_to_read(path)) as descriptor:
                 crc = checksum(self._disk, descriptor, 0, tail.length)
-            finally:
-                self._disk.close(descriptor)
         except OSError as error:
             raise Refused(f"cannot undo: {path}: {error.strerror}; nothing was changed") from error
         if crc != self._staged.tails[tail.number]:
@@ -210,26 +207,20 @@ class PlanUndo:
         )
 
     def _append_tail(self, tail: Tail, path: str) -> None:
-        disk, tail_file = (
-            self._disk,
-            tail_path(self._location, self._change.elsewhere, tail.name, tail.position),
-        )
+        disk = self._disk
+        tail_file = tail_path(self._location, self._change.elsewhere, tail.name, tail.position)
         if not may_grow(path, tail_file, tail.position, disk):
             raise Refused(f"cannot undo: {path} continues with other bytes than {tail_file}")
         if self._is_linked_elsewhere(tail.name, path):
             raise Refused(
                 f"cannot undo: {path} has a second name elsewhere (a hard link), which would grow too"
             )
-        source = disk.open_to_read(tail_file)
-        try:
-            target = disk.open_to_write(path)
-            try:
-                copy(disk, source, 0, tail.length, target, tail.position)
-                disk.sync(target)
-            finally:
-                disk.close(target)
-        finally:
-            disk.close(source)
+        with (
+            closing(disk, disk.open_to_read(tail_file)) as source,
+            closing(disk, disk.open_to_write(path)) as target,
+        ):
+            copy(disk, source, 0, tail.length, target, tail.position)
+            disk.sync(target)
 
     def clear(self) -> None:
         self._change.clear(self._disk)

@@ -13,8 +13,8 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 
-from kseg.change.apply.disk import Disk
-from kseg.change.apply.file_operations import checksum, is_same_file
+from kseg.change.apply.disk import Disk, closing
+from kseg.change.apply.file_operations import checksum, has_checksum, is_same_file
 from kseg.change.apply.journal import Journal
 from kseg.change.apply.journal_location import JournalLocation
 from kseg.change.apply.staging import Staged, tail_path
@@ -38,8 +38,7 @@ def check_disposable(journal: Journal, disk: Disk) -> None:
     for path in location.files(disk):
         if path == location.journal:
             continue
-        status = disk.status(path)
-        if status is None or not stat.S_ISREG(status.st_mode):
+        if disk.file_status(path) is None:
             raise Refused(f"{path} is not a file that a change creates; inspect it, and remove it")
         if path in new:
             continue
@@ -71,8 +70,8 @@ def _repeats(path: str, name: str) -> Iterator[Copy]:
 
 
 def _check_second_hand(location: JournalLocation, path: str, copies: Iterable[Copy], disk: Disk) -> None:
-    status = disk.status(path)
-    if status is not None and stat.S_ISREG(status.st_mode):
+    status = disk.file_status(path)
+    if status is not None:
         if (status.st_dev, status.st_ino) in _files_in(location, disk):
             return
         if any(is_copy(path, location.target(name), position, disk) for _, name, position in copies):
@@ -84,45 +83,29 @@ def _check_second_hand(location: JournalLocation, path: str, copies: Iterable[Co
 
 
 def _files_in(location: JournalLocation, disk: Disk) -> set[tuple[int, int]]:
-    """Device and inode of all regular files of the directory."""
+    """Device and inode of all regular files of the directory, except those of this journal."""
     found = (
-        disk.status(location.target(name))
-        for name in disk.names(location.directory)
-        if _is_foreign(location, name)
+        disk.file_status(path)
+        for path in map(location.target, disk.names(location.directory))
+        if not (location.is_flat and path.startswith(location.beginnings))
     )
-    return {
-        (status.st_dev, status.st_ino)
-        for status in found
-        if status is not None and stat.S_ISREG(status.st_mode)
-    }
-
-
-def _is_foreign(location: JournalLocation, name: str) -> bool:
-    """Whether a name in the directory is not a file of this journal."""
-    return not location.is_flat or not location.target(name).startswith(location.beginnings)
+    return {(status.st_dev, status.st_ino) for status in found if status is not None}
 
 
 def is_copy(path: str, original: str, position: int, disk: Disk) -> bool:
     """Whether a file has the same bytes as another, up to its own size; zeros count as equal if the machine crashed while
     it was written."""
-    status = disk.status(original)
-    if status is None or not stat.S_ISREG(status.st_mode):
+    if disk.file_status(original) is None:
         return False
-    copy = disk.open_to_read(path)
-    try:
-        source = disk.open_to_read(original)
-        try:
-            size_bytes = os.fstat(copy).st_size
-            if position + size_bytes > os.fstat(source).st_size:
-                return False
-            return all(
-                _is_alike(disk.read(copy, length, start), disk.read(source, length, position + start))
-                for start, length in _data_blocks(disk, copy, 0, size_bytes)
-            )
-        finally:
-            disk.close(source)
-    finally:
-        disk.close(copy)
+    with (
+        closing(disk, disk.open_to_read(path)) as copy,
+        closing(disk, disk.open_to_read(original)) as source,
+    ):
+        size_bytes = os.fstat(copy).st_size
+        return position + size_bytes <= os.fstat(source).st_size and all(
+            _is_alike(disk.read(copy, length, start), disk.read(source, length, position + start))
+            for start, length in _data_blocks(disk, copy, 0, size_bytes)
+        )
 
 
 def _data_blocks(disk: Disk, descriptor: int, position: int, count: int) -> Iterator[tuple[int, int]]:
@@ -177,8 +160,8 @@ def check_steps(
                 tail_path(location, elsewhere, tail.name, tail.position),
                 location.target(now[tail.name]),
             )
-            status = disk.status(path)
-            is_kept = status is not None and stat.S_ISREG(status.st_mode) and status.st_size == tail.length
+            status = disk.file_status(path)
+            is_kept = status is not None and status.st_size == tail.length
             if not is_kept or not _is_same(path, target, tail.position, disk):
                 raise Refused(
                     f"cannot continue: {path} is not what is truncated from {target}; nothing was changed"
@@ -194,28 +177,19 @@ def is_second_name(location: JournalLocation, name: str, now: str, disk: Disk) -
     """Whether the kept version of a file that stayed (as `now`) duplicates it: the same file, or a copy made before a
     truncation whose tail is kept too."""
     path, target = location.old(name), location.target(now)
-    status, there = disk.status(path), disk.status(target)
-    if status is None or there is None or not stat.S_ISREG(status.st_mode):
+    status, there = disk.file_status(path), disk.status(target)
+    if status is None or there is None:
         return False
     return is_same_file(status, there) or _is_same(target, path, 0, disk)
 
 
 def is_made(path: str, staged: Staged, number: int, disk: Disk) -> bool:
     """Whether a file is the one staged for a step, and has no other name."""
-    status = disk.status(path)
-    if status is None or not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+    status = disk.file_status(path)
+    if status is None or status.st_nlink != 1:
         return False
     seen = ObservedFile(status.st_ino, status.st_size, status.st_mtime_ns)
     return seen == staged.files[number] and has_checksum(path, seen.size_bytes, staged.crcs[number], disk)
-
-
-def has_checksum(path: str, size_bytes: int, crc: int, disk: Disk) -> bool:
-    """Whether the first bytes of a file have this checksum."""
-    descriptor = disk.open_to_read(path)
-    try:
-        return os.fstat(descriptor).st_size >= size_bytes and checksum(disk, descriptor, 0, size_bytes) == crc
-    finally:
-        disk.close(descriptor)
 
 
 def has_other_names(path: str, known: Iterable[str], disk: Disk) -> bool:
@@ -235,8 +209,8 @@ def check_removable(
     or a name to be freed or restored has a file that is neither kept nor written by the change."""
     kept = set()
     for name, inode in holders.items():
-        held = [disk.status(path) for path in (location.old(name), location.target(name))]
-        if not any(s is not None and stat.S_ISREG(s.st_mode) and s.st_ino == inode for s in held):
+        held = [disk.file_status(path) for path in (location.old(name), location.target(name))]
+        if not any(status is not None and status.st_ino == inode for status in held):
             raise Refused(f"cannot undo: {location.old(name)} is not what was removed")
         kept.add(inode)
     may = progress.tokens()
@@ -263,48 +237,36 @@ def _is_kept(
     path = location.old(name)
     if name in staged.copied and elsewhere is not None:
         path = os.path.join(elsewhere, name)
-    status, there = disk.status(path), disk.status(target)
-    if status is None or there is None or not stat.S_ISREG(status.st_mode):
+    status, there = disk.file_status(path), disk.status(target)
+    if status is None or there is None:
         return False
-    if is_same_file(status, there):
-        return True
-    return status.st_size >= there.st_size and _is_same(target, path, 0, disk)
+    return is_same_file(status, there) or (
+        status.st_size >= there.st_size and _is_same(target, path, 0, disk)
+    )
 
 
 def _holds_part_of(path: str, kept: str, disk: Disk) -> bool:
     """Whether a file is the beginning of another as it was found, which may be truncated now."""
-    status = disk.status(kept)
-    return status is not None and stat.S_ISREG(status.st_mode) and _is_same(path, kept, 0, disk)
+    return disk.file_status(kept) is not None and _is_same(path, kept, 0, disk)
 
 
 def may_grow(path: str, tail: str, position: int, disk: Disk) -> bool:
     """Whether the truncated tail of a file can be written back at `position`: nothing else was written there."""
-    file = disk.open_to_read(path)
-    try:
-        rest = disk.open_to_read(tail)
-        try:
-            end = min(os.fstat(file).st_size, position + os.fstat(rest).st_size)
-            return all(
-                _is_alike(disk.read(file, length, start), disk.read(rest, length, start - position))
-                for start, length in _data_blocks(disk, file, position, max(0, end - position))
-            )
-        finally:
-            disk.close(rest)
-    finally:
-        disk.close(file)
+    with closing(disk, disk.open_to_read(path)) as file, closing(disk, disk.open_to_read(tail)) as rest:
+        end = min(os.fstat(file).st_size, position + os.fstat(rest).st_size)
+        return all(
+            _is_alike(disk.read(file, length, start), disk.read(rest, length, start - position))
+            for start, length in _data_blocks(disk, file, position, max(0, end - position))
+        )
 
 
 def _is_same(path: str, original: str, position: int, disk: Disk) -> bool:
     """Whether a file duplicates bytes of another, without a hole for bytes that could not be written."""
-    copy = disk.open_to_read(path)
-    try:
+    with (
+        closing(disk, disk.open_to_read(path)) as copy,
+        closing(disk, disk.open_to_read(original)) as source,
+    ):
         size_bytes = os.fstat(copy).st_size
-        source = disk.open_to_read(original)
-        try:
-            return os.fstat(source).st_size >= position + size_bytes and checksum(
-                disk, copy, 0, size_bytes
-            ) == checksum(disk, source, position, size_bytes)
-        finally:
-            disk.close(source)
-    finally:
-        disk.close(copy)
+        return os.fstat(source).st_size >= position + size_bytes and checksum(
+            disk, copy, 0, size_bytes
+        ) == checksum(disk, source, position, size_bytes)

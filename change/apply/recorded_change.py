@@ -9,8 +9,9 @@ from kseg.change.apply.anchors import anchored, open_without_links
 from kseg.change.apply.disk import DISK, Disk
 from kseg.change.apply.elsewhere import DONE
 from kseg.change.apply.file_operations import remove_if_empty, remove_quietly
-from kseg.change.apply.journal import Journal, JournalState, is_there
+from kseg.change.apply.journal import Journal, JournalState, is_there, read_journal
 from kseg.change.apply.journal_lines import COPY, PLAN
+from kseg.change.apply.journal_location import JournalLocation
 from kseg.change.apply.journal_scan import unfinished_in
 from kseg.change.apply.journal_writer import discard
 from kseg.change.apply.proof import check_copies, check_disposable
@@ -18,7 +19,7 @@ from kseg.change.apply.staging import Staged, look, tail_path
 from kseg.change.apply.step_progress import ObservedFile, StepProgress, Token, is_alike, written
 from kseg.change.plan.steps import FileIdentity, Plan, Remove, Rename, Step, Truncate, Write, step_row
 from kseg.segment.counted import listed
-from kseg.segment.errors import FormatError, Refused
+from kseg.segment.errors import FormatError, KsegError, Refused, disk_words
 from kseg.segment.terminal import shell_quoted
 from kseg.segment.values import dataclass
 
@@ -302,6 +303,20 @@ def abandon(journal: Journal, disk: Disk) -> None:
             remove_if_empty(disk, journal.location.directory)
     except OSError as error:
         raise Refused(f"cannot clear away {journal.path}: {error.strerror}") from error
+
+
+def roll_back(location: JournalLocation, disk: Disk) -> None:
+    """`abandon` a change that failed before its commit; the next run removes what cannot be removed now."""
+    with suppress(OSError, KsegError):
+        journal = read_journal(location, disk)
+        if journal.state is JournalState.ABANDONED:
+            abandon(journal, disk)
+
+
+def cannot_change(directory: str, error: OSError, stands: str) -> Refused:
+    """The refusal after a failed call of the system. stands: a clause about the state in which the directory is."""
+    where = directory if error.filename is None else error.filename
+    return Refused(f"cannot change {where}: {error.strerror}; {stands}{disk_words(error)}")
 
 
 def _mtime_ns(journal: Journal) -> int | None:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 
-from kseg.change.apply.disk import DISK
+from kseg.change.apply.disk import DISK, closing
 from kseg.change.apply.keeping import DECIDED, Keeping
 from kseg.change.apply.step_progress import StepProgress, Tail
 from kseg.change.plan.content import Fresh, Made, Span
@@ -226,12 +226,11 @@ def _kept(plan: Plan, steps: Sequence[Step], keeping: Keeping) -> list[int]:
 
 def _data_bytes(directory: str, tail: Tail) -> int:
     """The size of a tail without holes: copies keep holes, which preallocated logs have."""
-    with suppress(OSError):
-        descriptor = DISK.open_to_read(os.path.join(directory, tail.name))
-        try:
-            return sum(length for _, length in DISK.data_extents(descriptor, tail.position, tail.length))
-        finally:
-            DISK.close(descriptor)
+    with (
+        suppress(OSError),
+        closing(DISK, DISK.open_to_read(os.path.join(directory, tail.name))) as descriptor,
+    ):
+        return sum(length for _, length in DISK.data_extents(descriptor, tail.position, tail.length))
     return tail.length
 
 

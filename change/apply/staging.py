@@ -12,12 +12,11 @@ place: its beginning is rewritten, so that the other name keeps its bytes.
 
 import errno
 import os
-import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Self
 
-from kseg.change.apply.disk import Disk
+from kseg.change.apply.disk import Disk, closing
 from kseg.change.apply.file_flags import flag_of
 from kseg.change.apply.file_operations import (
     checksum,
@@ -93,8 +92,8 @@ def look(directory: str, disk: Disk) -> dict[str, ObservedFile]:
     for name in disk.names(directory):
         if parse_file_name(name).role in OURS:
             continue
-        status = disk.status(os.path.join(directory, name))
-        if status is not None and stat.S_ISREG(status.st_mode):
+        status = disk.file_status(os.path.join(directory, name))
+        if status is not None:
             found[name] = ObservedFile(status.st_ino, status.st_size, status.st_mtime_ns)
     return found
 
@@ -241,14 +240,11 @@ class Staging:
         like = disk.status(source_path)
         if like is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source_path)
-        source = disk.open_to_read(source_path)
-        try:
+        with closing(disk, disk.open_to_read(source_path)) as source:
             target = self._made(disk.create(path))
             copy(disk, source, position, count, target, 0)
             disk.start_writeback(target)
             crc = checksum(disk, source, position, count)
-        finally:
-            disk.close(source)
         give_likeness(disk, path, like)
         if checksum(disk, target, 0, count) != crc:
             raise OSError(errno.EIO, "the written bytes read back differently", path)

@@ -15,7 +15,7 @@ import itertools
 import os
 import stat
 
-from kseg.change.apply.disk import Disk
+from kseg.change.apply.disk import Disk, closing
 from kseg.change.apply.file_operations import COPY_BYTES, copy, is_same_file, link_or_copy
 from kseg.change.apply.journal import Journal
 from kseg.change.apply.keeping import DECIDED
@@ -66,8 +66,7 @@ class UndoQuarantine:
     def cut(self, path: str, name: str, position: int) -> None:
         """Truncate a file to `position`, and keep the tail. A killed undo may have kept it already."""
         disk = self._disk
-        descriptor = disk.open_to_write(path)
-        try:
+        with closing(disk, disk.open_to_write(path)) as descriptor:
             end = os.fstat(descriptor).st_size
             if end < position:
                 raise OSError(errno.EIO, "the file was truncated in the meantime", path)
@@ -82,8 +81,6 @@ class UndoQuarantine:
                 end = start
             disk.truncate(descriptor, position)
             disk.sync(descriptor)
-        finally:
-            disk.close(descriptor)
 
     def _rooms(self, length: int) -> tuple[Room, ...]:
         return rooms_for([(self._directory, length)])
@@ -98,12 +95,9 @@ class UndoQuarantine:
             if stat.S_ISREG(status.st_mode) and is_copy(kept, path, position, disk):
                 disk.unlink(kept)  # a killed undo had begun to copy it
                 break
-        target = disk.create(kept)
-        try:
+        with closing(disk, disk.create(kept)) as target:
             copy(disk, source, position, length, target, 0)
             disk.sync(target)
-        finally:
-            disk.close(target)
         disk.sync_directory(self._directory)
 
     def _path(self, name: str, number: int) -> str:

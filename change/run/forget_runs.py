@@ -4,12 +4,11 @@ A file is removed only if its bytes exist elsewhere or are useless without the r
 """
 
 import os
-import stat
 from collections.abc import Iterator
 
 from kseg.change.apply.append_undo import kept_path
 from kseg.change.apply.disk import DISK, Disk
-from kseg.change.apply.file_operations import checksum, remove_if_empty
+from kseg.change.apply.file_operations import has_checksum, remove_if_empty
 from kseg.change.apply.journal import Journal, JournalState, spend_journals
 from kseg.change.apply.journal_lines import COPY, PLAN
 from kseg.change.apply.journal_location import JournalLocation
@@ -98,16 +97,11 @@ def _check_kept(journal: Journal, disk: Disk) -> None:
     for path in all_files(journal, disk):
         if path == location.journal:
             continue
-        status = disk.status(path)
-        is_file = status is not None and stat.S_ISREG(status.st_mode)
-        if (
-            status is None
-            or not is_file
-            or not (
-                status.st_ino in inodes
-                or (path in sums and _checksum(path, status.st_size, disk) == sums[path])
-            )
-        ):
+        status = disk.file_status(path)
+        is_kept = status is not None and (
+            status.st_ino in inodes or (path in sums and has_checksum(path, status.st_size, sums[path], disk))
+        )
+        if not is_kept:
             raise Refused(f"{path} is not what {journal.path} says it keeps; inspect it, and move it away")
 
 
@@ -143,14 +137,6 @@ def _kept_sums(journal: Journal, disk: Disk) -> dict[str, int]:
             path = tail_path(location, change.elsewhere, tail.name, tail.position)
             found[path] = change.staged.tails[tail.number]
     return found
-
-
-def _checksum(path: str, size_bytes: int, disk: Disk) -> int:
-    descriptor = disk.open_to_read(path)
-    try:
-        return checksum(disk, descriptor, 0, size_bytes)
-    finally:
-        disk.close(descriptor)
 
 
 def _forget(journal: Journal, disk: Disk) -> None:

@@ -7,7 +7,6 @@ directories is checked as a whole before any of it is undone.
 """
 
 import os
-import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -398,9 +397,9 @@ def all_files(journal: Journal, disk: Disk = DISK) -> list[str]:
 def _occupied(path: str) -> int:
     """Disk space that removing this name would free. Raises UnreadableInput."""
     try:
-        status = DISK.status(path)
+        status = DISK.file_status(path)
     except OSError as error:
         raise cannot_read(path, error) from error
-    if status is None or not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+    if status is None or status.st_nlink > 1:
         return 0
     return min(status.st_size, status.st_blocks * 512)
