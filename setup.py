@@ -6,12 +6,13 @@ translated and compiled in parallel; for a release (`SOURCE_DATE_EPOCH`) one pro
 translator keeps caches from one module to the next. `optional`: without a C compiler kseg installs as well, interpreted.
 
 The translator finds the `.pxd` of `kseg.X.Y` only in a folder `kseg/X`. In a checkout that is a link; a source distribution has no links,
-so the build makes a tree of these files. Without them the kernels would be translated too, but with Python objects for all numbers: then
-the build fails.
+so the build makes a tree of these files. The numbers that kernels share with Python are declared there too, from their modules. Without
+the declarations the kernels would be translated as well, but with Python objects for all numbers: then the build fails.
 """
 
 import os
 import re
+import runpy
 import shutil
 from pathlib import Path
 
@@ -31,7 +32,8 @@ ROOMS = (
 )
 KERNEL = Path("segment/kernel")
 SHARED = "kseg.segment.kernel._shared"
-INLINED = {"__init__", "arithmetic", "keymap_probe", "buffer_access", "state_fields", "message_fields"}
+INLINED = {"__init__", "arithmetic", "keymap_probe", "buffer_access"}
+NUMBERS = ("segment/header_tables.py", "segment/kernel/state_fields.py", "segment/kernel/message_fields.py")
 # Cython 3.3 leaves out their definition where `bytearray.append` stands in a module that shares its helper code. They matter to
 # free-threaded builds only, which kseg does not make.
 CRITICAL_SECTION = [("__Pyx_BEGIN_CRITICAL_SECTION(object)", "{"), ("__Pyx_END_CRITICAL_SECTION()", "}")]
@@ -62,12 +64,21 @@ def extensions() -> list[Extension]:
 
 
 def declarations(tree: Path) -> None:
-    """Copy every `.pxd` to the folder that its import name says."""
+    """Write every `.pxd` to the folder that its import name says."""
     for package, folder in folders().items():
         for source in Path(folder).glob("*.pxd"):
             target = tree.joinpath(*package.split("."), source.name)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
+    for module in NUMBERS:
+        (tree / "kseg" / module).with_suffix(".pxd").write_text(numbers(module))
+
+
+def numbers(module: str) -> str:
+    """The constants of a module as numbers that the C compiler knows."""
+    values = runpy.run_path(module).items()
+    names = (f"    {name} = {value}\n" for name, value in values if name.isupper() and name[0] != "_")
+    return "".join(("cdef enum:\n", *names))
 
 
 def refuse_untyped(kernel: Path, translated: Path) -> None:

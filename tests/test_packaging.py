@@ -11,11 +11,14 @@ import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from kseg.cli import version
+from kseg.segment import header_tables
+from kseg.segment.kernel import message_fields, state_fields
 from tests.support.paths import ROOT
 from tests.test_rooms import ROOMS
 
@@ -74,6 +77,24 @@ def test_every_kernel_is_compiled_and_typed(setup_arguments: dict[str, Any]) -> 
         assert (ROOT / f"segment/kernel/{name}.pxd").exists()
 
 
+@pytest.mark.parametrize(
+    ("module", "some"),
+    [
+        (header_tables, {"POSITION", "VALID", "R_BATCH", "R_VALID", "T_RECORDS", "BATCH_WIDTH"}),
+        (state_fields, {"SEEN_LAST", "SUM_WIDTH", "WALK_ERROR_AT", "LIMIT_EARLIEST"}),
+        (message_fields, {"OUT", "STATE_WIDTH", "KEY_END", "FIELD_DEFAULT_LENGTH", "INVALID_TAG", "GARBAGE"}),
+    ],
+)
+def test_compiled_kernels_have_the_numbers_of_python(module: ModuleType, some: set[str]) -> None:
+    in_python = {name: value for name, value in vars(module).items() if name.isupper() and name[0] != "_"}
+    setup = run_setup()
+    (path,) = (each for each in setup["NUMBERS"] if Path(each).stem == module.__name__.rpartition(".")[2])
+    text = setup["numbers"](str(ROOT / path))
+    in_c = {name: int(number) for name, number in re.findall(r"^    (\w+) = (\d+)$", text, re.MULTILINE)}
+    assert in_c == in_python
+    assert some <= set(in_c)
+
+
 @pytest.mark.slow
 def test_source_distribution_builds_kernels_with_their_types(tmp_path: Path) -> None:
     """A source distribution has no links, and without the `.pxd` a kernel would be translated all the same, with a Python object for each
@@ -91,15 +112,11 @@ def test_source_distribution_builds_kernels_with_their_types(tmp_path: Path) -> 
         "kseg/__init__.pxd",
     ):
         shutil.copyfile(ROOT / name, tree / name)
-    for name in (
-        "segment/__init__",
-        "segment/header_tables",
-        "segment/kernel/__init__",
-        "segment/kernel/state_fields",
-        "segment/kernel/indexing",
-    ):
+    for name in ("segment/__init__", "segment/kernel/__init__", "segment/kernel/indexing"):
         for suffix in (".py", ".pxd"):
             shutil.copyfile(ROOT / f"{name}{suffix}", tree / f"{name}{suffix}")
+    for module in run_setup()["NUMBERS"]:
+        shutil.copyfile(ROOT / module, tree / module)
 
     words = [sys.executable, "setup.py", "--quiet", "build_ext", "--build-temp", "made"]
     made = subprocess.run(words, cwd=tree, capture_output=True, text=True, check=False)

@@ -1,6 +1,6 @@
 """The numbers that the compiled programs of messages and their readers share: fields of programs and states, kinds, errors.
 
-`message_fields.pxd` declares the same numbers for the compiled kernels. `kernel.message_reader` describes a program.
+`kernel.message_reader` describes a program.
 """
 
 # --- the state of a reader

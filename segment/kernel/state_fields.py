@@ -1,7 +1,6 @@
 """The fields of the state arrays that kernels read and update, by kernel.
 
-A state is an array of int64. `state_fields.pxd` declares the same numbers for the compiled kernels, as `header_tables.pxd` does for
-columns.
+A state is an array of int64. `setup.py` declares these numbers to the C compiler, like those of `header_tables` and `message_fields`.
 """
 
 # --- `batch_walk.walk`: where the next walk goes on, and how many rows the table has
