@@ -123,8 +123,7 @@ def keep_rows(cells: Writable, capacity: int, count: int, bounds: Readable) -> i
         raise ValueError("the rows lie outside the table of records")
     table = buffer_access.table_in(cells)
     kept = 0
-    row = 0
-    while row < count:
+    for row in range(count):
         offset = table[C.R_OFFSET * capacity + row]
         time = table[C.R_TIMESTAMP * capacity + row]
         keep = offset >= bounds[0] and offset < bounds[1] and time >= bounds[2] and time < bounds[4]
@@ -132,12 +131,9 @@ def keep_rows(cells: Writable, capacity: int, count: int, bounds: Readable) -> i
             table[C.R_VALUE_START * capacity + row] >= 0 or table[C.R_VALUE_LENGTH * capacity + row] < 0
         ):
             if kept != row:
-                field = 0
-                while field < 12:
+                for field in range(12):
                     table[field * capacity + kept] = table[field * capacity + row]
-                    field = field + 1
             kept = kept + 1
-        row = row + 1
     return kept
 
 
@@ -195,9 +191,7 @@ def gather_bytes(
     target = buffer_access.room_in(out)
     size = len(body)
     room = len(out)
-    row = rows.first
-    stop = rows.stop
-    while row < stop:
+    for row in range(rows.first, rows.stop):
         length = table[(field + 1) * capacity + row]
         if length >= 0:
             start = table[field * capacity + row]
@@ -210,7 +204,6 @@ def gather_bytes(
             flags[at >> 3] = flags[at >> 3] | 1 << (at & 7)
         at = at + 1
         ends[at] = filled
-        row = row + 1
     return filled
 
 
@@ -224,12 +217,9 @@ def gather_longs(rows: RecordRows, field: int, out: Writable, at: int) -> int:
     source = buffer_access.cells_in(rows.cells)
     capacity = rows.capacity
     target = buffer_access.table_in(out)
-    row = rows.first
-    stop = rows.stop
-    while row < stop:
+    for row in range(rows.first, rows.stop):
         target[at] = source[field * capacity + row]
         at = at + 1
-        row = row + 1
     return at
 
 
@@ -239,12 +229,9 @@ def gather_ints(rows: RecordRows, field: int, out: Writable, at: int) -> int:
     check_field(field, 12)
     source = buffer_access.cells_in(rows.cells)
     capacity = rows.capacity
-    row = rows.first
-    stop = rows.stop
-    while row < stop:
+    for row in range(rows.first, rows.stop):
         out[at] = source[field * capacity + row]
         at = at + 1
-        row = row + 1
     return at
 
 
@@ -258,9 +245,7 @@ def gather_times(rows: RecordRows, out: Writable, at: int) -> int:
     most = 0x7FFFFFFF
     most = (most << 16) | 0xFFFF
     most = ((most << 16) | 0xFFFF) // 1000
-    row = rows.first
-    stop = rows.stop
-    while row < stop:
+    for row in range(rows.first, rows.stop):
         time = source[C.R_TIMESTAMP * capacity + row]
         if time > most:
             time = most
@@ -268,7 +253,6 @@ def gather_times(rows: RecordRows, out: Writable, at: int) -> int:
             time = -most
         target[at] = time * 1000
         at = at + 1
-        row = row + 1
     return at
 
 
@@ -283,12 +267,9 @@ def spread_longs(rows: RecordRows, field: int, out: Writable, at: int) -> int:
     cells = buffer_access.cells_in(rows.cells)
     capacity = rows.batch_capacity
     target = buffer_access.table_in(out)
-    row = rows.first
-    stop = rows.stop
-    while row < stop:
+    for row in range(rows.first, rows.stop):
         target[at] = source[field * capacity + batch_of(cells, row, capacity)]
         at = at + 1
-        row = row + 1
     return at
 
 
@@ -299,12 +280,9 @@ def spread_ints(rows: RecordRows, field: int, out: Writable, at: int) -> int:
     source = buffer_access.cells_in(rows.batches)
     cells = buffer_access.cells_in(rows.cells)
     capacity = rows.batch_capacity
-    row = rows.first
-    stop = rows.stop
-    while row < stop:
+    for row in range(rows.first, rows.stop):
         out[at] = source[field * capacity + batch_of(cells, row, capacity)]
         at = at + 1
-        row = row + 1
     return at
 
 
@@ -314,16 +292,13 @@ def spread_time_types(rows: RecordRows, out: Writable, at: int) -> int:
     source = buffer_access.cells_in(rows.batches)
     cells = buffer_access.cells_in(rows.cells)
     capacity = rows.batch_capacity
-    row = rows.first
-    stop = rows.stop
-    while row < stop:
+    for row in range(rows.first, rows.stop):
         batch = batch_of(cells, row, capacity)
         if source[C.MAGIC * capacity + batch] == 0:
             out[at] = -1
         else:
             out[at] = source[C.ATTRIBUTES * capacity + batch] >> 3 & 1
         at = at + 1
-        row = row + 1
     return at
 
 
@@ -333,12 +308,9 @@ def spread_codecs(rows: RecordRows, out: Writable, at: int) -> int:
     source = buffer_access.cells_in(rows.batches)
     cells = buffer_access.cells_in(rows.cells)
     capacity = rows.batch_capacity
-    row = rows.first
-    stop = rows.stop
-    while row < stop:
+    for row in range(rows.first, rows.stop):
         out[at] = source[C.ATTRIBUTES * capacity + batch_of(cells, row, capacity)] & C.CODEC_MASK
         at = at + 1
-        row = row + 1
     return at
 
 
@@ -348,14 +320,11 @@ def spread_flags(rows: RecordRows, bit: int, flags: Writable, at: int) -> int:
     source = buffer_access.cells_in(rows.batches)
     cells = buffer_access.cells_in(rows.cells)
     capacity = rows.batch_capacity
-    row = rows.first
-    stop = rows.stop
-    while row < stop:
+    for row in range(rows.first, rows.stop):
         batch = batch_of(cells, row, capacity)
         if source[C.MAGIC * capacity + batch] >= 2 and source[C.ATTRIBUTES * capacity + batch] & bit:
             flags[at >> 3] = flags[at >> 3] | 1 << (at & 7)
         at = at + 1
-        row = row + 1
     return at
 
 
@@ -365,14 +334,11 @@ def spread_validity(rows: RecordRows, flags: Writable, at: int) -> int:
     source = buffer_access.cells_in(rows.batches)
     cells = buffer_access.cells_in(rows.cells)
     capacity = rows.batch_capacity
-    row = rows.first
-    stop = rows.stop
-    while row < stop:
+    for row in range(rows.first, rows.stop):
         batch = batch_of(cells, row, capacity)
         if source[C.VALID * capacity + batch] == 1 and cells[C.R_VALID * rows.capacity + row] != 0:
             flags[at >> 3] = flags[at >> 3] | 1 << (at & 7)
         at = at + 1
-        row = row + 1
     return at
 
 
@@ -383,12 +349,9 @@ def spread_checksums(rows: RecordRows, out: Writable, at: int) -> int:
     cells = buffer_access.cells_in(rows.cells)
     capacity = rows.batch_capacity
     target = buffer_access.table_in(out)
-    row = rows.first
-    stop = rows.stop
-    while row < stop:
+    for row in range(rows.first, rows.stop):
         target[at] = cells[C.R_CRC * rows.capacity + row]
         if target[at] < 0:
             target[at] = source[C.CRC * capacity + batch_of(cells, row, capacity)]
         at = at + 1
-        row = row + 1
     return at

@@ -296,11 +296,9 @@ def first_uncounted(cells: Readable, capacity: int, count: int) -> int:
 def highest_offset(cells: Readable, capacity: int, count: int) -> int:
     """The largest LAST_OFFSET of the first `count` rows, at least −1."""
     highest = -1
-    row = 0
-    while row < count:
+    for row in range(count):
         if cells[C.LAST_OFFSET * capacity + row] > highest:
             highest = cells[C.LAST_OFFSET * capacity + row]
-        row = row + 1
     return highest
 
 
@@ -324,13 +322,9 @@ def copy_rows(
         raise ValueError("the rows would leave their tables")
     read = buffer_access.cells_in(source)
     written = buffer_access.table_in(cells)
-    field = 0
-    while field < C.BATCH_WIDTH:
-        at = 0
-        while at < count:
+    for field in range(C.BATCH_WIDTH):
+        for at in range(count):
             written[field * capacity + row + at] = read[field * width + first + at]
-            at = at + 1
-        field = field + 1
     return 0
 
 

@@ -143,8 +143,6 @@ def add_long(left: int, right: int) -> int:
 
 
 def put(out: Writable, o: int, text: Readable, n: int) -> int:
-    i = 0
-    while i < n:
+    for i in range(n):
         out[o + i] = text[i]
-        i = i + 1
     return o + n

@@ -108,8 +108,7 @@ def verify_small(
         raise ValueError("the table of batches is too small")
     left = 0
     size_of_buf = len(buf)
-    row = 0
-    while row < count:
+    for row in range(count):
         start = cells[C.POSITION * capacity + row]
         size = cells[C.SIZE * capacity + row]
         if start < 0 or size < 26 or start > size_of_buf - size:
@@ -124,7 +123,6 @@ def verify_small(
         else:
             crc = castagnoli_of(buf, start + 21, start + size, castagnoli)
             cells[C.VALID * capacity + row] = 1 if crc == cells[C.CRC * capacity + row] else 0
-        row = row + 1
     return left
 
 
@@ -146,8 +144,7 @@ def verify_large(
         raise ValueError("the table of batches is too small")
     size_of_buf = len(buf)
     way = in_c.way()
-    row = 0
-    while row < count:
+    for row in range(count):
         if cells[C.VALID * capacity + row] == -1:
             start = cells[C.POSITION * capacity + row]
             end = start + cells[C.SIZE * capacity + row]
@@ -160,7 +157,6 @@ def verify_large(
             else:
                 crc = castagnoli(view[start + 21 : end])
             cells[C.VALID * capacity + row] = 1 if crc == cells[C.CRC * capacity + row] else 0
-        row = row + 1
     return 0
 
 

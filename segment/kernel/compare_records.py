@@ -244,8 +244,7 @@ def unflag_superseded(
         raise ValueError("the map is smaller than its capacity says")
     table = buffer_access.cells_in(slots)
     remaining = 0
-    row = 0
-    while row < count:
+    for row in range(count):
         if flags[row] != 0:
             at = 0
             if records[C.R_KEY_LENGTH * capacity + row] >= 0:
@@ -255,5 +254,4 @@ def unflag_superseded(
                 flags[row] = 0
             else:
                 remaining = remaining + 1
-        row = row + 1
     return remaining

@@ -266,8 +266,7 @@ def finish_packed(
         raise ValueError("there is no room for the batches")
     if count < 0 or count > len(ends) or 3 * count > len(packs):
         raise ValueError("there are fewer bodies than that")
-    at = 0
-    while at < count:
+    for at in range(count):
         row = packs[3 * at + 2]
         if row < 0 or row >= batch_capacity:
             raise ValueError("the rows lie outside their tables")
@@ -286,7 +285,6 @@ def finish_packed(
             table_capacity,
             buffer_access.table_in(state),
         )
-        at = at + 1
     state[S.REWRITE_PACKS] = 0
     return 0
 
@@ -353,14 +351,12 @@ def place_rows(rows: Readable, first: int, count: int, base: int, table: Writabl
     if 4 * (first + count) > len(rows):
         raise ValueError("there are fewer rows than that")
     at = 4 * first
-    row = 0
-    while row < count:
+    for row in range(count):
         table[C.POSITION * capacity + row] = rows[at] + base
         table[C.SIZE * capacity + row] = rows[at + 1]
         table[C.LAST_OFFSET * capacity + row] = rows[at + 2]
         table[C.MAX_TIMESTAMP * capacity + row] = rows[at + 3]
         at = at + 4
-        row = row + 1
     return count
 
 

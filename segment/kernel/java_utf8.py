@@ -58,10 +58,8 @@ def sequence_length(buf: Readable, p: int, end: int) -> int:
 def decoded_length(buf: Readable, p: int, length: int) -> int:
     # of the text that `put_text` makes of these bytes, without escapes
     seen = 0
-    i = 0
-    while i < length:
+    for i in range(length):
         seen = seen | buf[p + i]
-        i = i + 1
     if seen < 128:
         return length
     end = p + length
@@ -242,12 +240,10 @@ def put_text(buf: Readable, p: int, length: int, out: Writable, o: int, escape: 
     if escape:
         return put_escaped(buf, p, p + length, out, o)
     seen = 0
-    i = 0
-    while i < length:
+    for i in range(length):
         byte = buf[p + i]
         out[o + i] = byte
         seen = seen | byte
-        i = i + 1
     if seen < 128:
         return o + length
     return put_decoded(buf, p, p + length, out, o)

@@ -22,8 +22,7 @@ def put_headers(buf: Readable, p: int, count: int, mode: int, out: Writable, o: 
     """`[["name","value"],…]` of headers that the record walk has validated; bytes that are not text are {"base64":…}."""
     out[o] = 91
     o = o + 1
-    i = 0
-    while i < count:
+    for i in range(count):
         if i > 0:
             out[o] = 44
             o = o + 1
@@ -47,7 +46,6 @@ def put_headers(buf: Readable, p: int, count: int, mode: int, out: Writable, o: 
             p = p + length
         out[o] = 93
         o = o + 1
-        i = i + 1
     out[o] = 93
     return o + 1
 

@@ -101,10 +101,8 @@ def put_string(buf: Readable, p: int, length: int, out: Writable, o: int, letter
 
 def is_utf8(buf: Readable, p: int, end: int) -> int:
     seen = 0
-    i = p
-    while i < end:
+    for i in range(p, end):
         seen = seen | buf[i]
-        i = i + 1
     if seen < 128:
         return 1
     while p < end:

@@ -152,9 +152,8 @@ def ask_rows(
     table = buffer_access.table_in(slots)
     told = buffer_access.table_in(gone)
     found = state[S.FOLD_GONE]
-    row = 0
     touched_to = 0
-    while row < count:
+    for row in range(count):
         if row == touched_to:
             touched_to = row + 32
             if touched_to > count:
@@ -164,7 +163,6 @@ def ask_rows(
         if table[at + 2] > source[3 * row + 2]:
             told[found] = source[3 * row + 2] - 1
             found = found + 1
-        row = row + 1
     state[S.FOLD_GONE] = found
     return found
 
@@ -179,12 +177,10 @@ def scatter_rows(rows: Readable, count: int, parts: int, bounds: Writable, out: 
     while part <= parts:
         ends[part] = 0
         part = part + 1
-    row = 0
-    while row < count:
+    for row in range(count):
         if source[3 * row + 2] != 0:
             part = keymap_probe.home_of(source[3 * row + 1], parts)
             ends[part] = ends[part] + 1
-        row = row + 1
     total = 0
     part = 0
     while part <= parts:
@@ -195,8 +191,7 @@ def scatter_rows(rows: Readable, count: int, parts: int, bounds: Writable, out: 
     if 3 * total > len(out):
         raise ValueError("there is no room for the rows")
     target = buffer_access.table_in(out)
-    row = 0
-    while row < count:
+    for row in range(count):
         if source[3 * row + 2] != 0:
             part = keymap_probe.home_of(source[3 * row + 1], parts)
             at = ends[part]
@@ -204,7 +199,6 @@ def scatter_rows(rows: Readable, count: int, parts: int, bounds: Writable, out: 
             target[3 * at + 1] = source[3 * row + 1]
             target[3 * at + 2] = source[3 * row + 2]
             ends[part] = at + 1
-        row = row + 1
     part = parts
     while (
         part > 0
@@ -246,11 +240,9 @@ def scatter_offsets(
     while part <= stretches:
         ends[part] = 0
         part = part + 1
-    row = 0
-    while row < count:
+    for row in range(count):
         part = stretch_of(begins, stretches, source[row])
         ends[part] = ends[part] + 1
-        row = row + 1
     total = 0
     part = 0
     while part <= stretches:
@@ -258,12 +250,10 @@ def scatter_offsets(
         ends[part] = total
         total = total + number
         part = part + 1
-    row = 0
-    while row < count:
+    for row in range(count):
         part = stretch_of(begins, stretches, source[row])
         target[ends[part]] = source[row]
         ends[part] = ends[part] + 1
-        row = row + 1
     part = stretches
     while part > 0:
         ends[part] = ends[part - 1]
@@ -279,13 +269,11 @@ def mark_offsets(offsets: Readable, count: int, base: int, bits: Writable) -> in
     source = buffer_access.cells_in(offsets)
     marks = buffer_access.room_in(bits)
     room = len(bits)
-    row = 0
-    while row < count:
+    for row in range(count):
         place = source[row] - base
         if place < 0 or place >> 3 >= room:
             return row
         marks[place >> 3] = marks[place >> 3] | (1 << (place & 7))
-        row = row + 1
     return count
 
 
@@ -296,14 +284,12 @@ def spare_latest(slots: Readable, slot_count: int, base: int, bits: Writable) ->
     table = buffer_access.cells_in(slots)
     marks = buffer_access.room_in(bits)
     room = len(bits)
-    slot = 0
-    while slot < slot_count:
+    for slot in range(slot_count):
         if table[3 * slot + 2] != 0:
             place = table[3 * slot + 2] - 1 - base
             if place < 0 or place >> 3 >= room:
                 return slot
             marks[place >> 3] = marks[place >> 3] & ~(1 << (place & 7))
-        slot = slot + 1
     return slot_count
 
 
@@ -323,8 +309,7 @@ def look_up(
     room = len(bits)
     later = 1
     later = -(later << 62) - (later << 62)
-    row = 0
-    while row < count:
+    for row in range(count):
         length = records[C.R_KEY_LENGTH * capacity + row]
         if length >= 0:
             start = records[C.R_KEY_START * capacity + row]
@@ -340,5 +325,4 @@ def look_up(
         found[2 * row + 1] = 0
         if place >= 0 and place >> 3 < room and marks[place >> 3] & (1 << (place & 7)):
             found[2 * row] = later
-        row = row + 1
     return count

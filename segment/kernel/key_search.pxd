@@ -1,10 +1,7 @@
 cimport cython
 from kseg.segment.kernel cimport state_fields as S
 from kseg.segment cimport header_tables as C
-from kseg.segment.kernel cimport buffer_access
-
-@cython.locals(packed=cython.longlong, length=cython.longlong)
-cdef Py_ssize_t fields_end(const unsigned char* body, Py_ssize_t p, Py_ssize_t end, long long count) noexcept
+from kseg.segment.kernel cimport buffer_access, validate
 
 @cython.locals(n=cython.Py_ssize_t)
 cdef inline bint is_key_at(const unsigned char* body, Py_ssize_t p, const unsigned char* key, Py_ssize_t size) noexcept

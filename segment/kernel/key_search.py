@@ -13,31 +13,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kseg.segment import header_tables as C
-from kseg.segment.kernel import buffer_access
+from kseg.segment.kernel import buffer_access, validate
 from kseg.segment.kernel import state_fields as S
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable
-
-
-def fields_end(body: Readable, p: int, end: int, count: int) -> int:
-    # position after `count` header fields, each a name and a value; -1 if the record walk would reject one
-    while count > 0:
-        packed = buffer_access.varint(body, p, end)
-        length = packed >> 4
-        p = p + (packed & 15)
-        if packed == 0 or length < 0 or length > end - p:
-            return -1
-        p = p + length
-        packed = buffer_access.varint(body, p, end)
-        length = packed >> 4
-        p = p + (packed & 15)
-        if packed == 0 or length > end - p:
-            return -1
-        if length > 0:
-            p = p + length
-        count = count - 1
-    return p
 
 
 def is_key_at(body: Readable, p: int, key: Readable, size: int) -> int:
@@ -90,7 +70,7 @@ def needs_decoding(body: Readable, p: int, body_end: int, count: int, key: Reada
         if packed == 0 or size < 0 or size > end - p:
             return 1
         if size > 0:
-            p = fields_end(body, p, end, size)
+            p = validate.headers_end(body, p, end, size)
         if p != end:
             return 1
         count = count - 1

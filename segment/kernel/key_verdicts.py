@@ -54,9 +54,8 @@ def judge_rows(
     words = buffer_access.table_in(hashes)
     rows = buffer_access.table_in(cells)
     of_batch = buffer_access.table_in(tallies)
-    row = 0
     touched_to = 0
-    while row < count:
+    for row in range(count):
         if row == touched_to:
             touched_to = row + 32
             if touched_to > count:
@@ -121,7 +120,6 @@ def judge_rows(
                 of_batch[C.T_TOMBSTONES * batch_capacity + batch] = (
                     of_batch[C.T_TOMBSTONES * batch_capacity + batch] + 1
                 )
-        row = row + 1
     return 0
 
 
@@ -158,8 +156,7 @@ def tally_keys(
         or C.BATCH_WIDTH * batch_capacity > len(batches)
     ):
         raise ValueError("the sketch is smaller than its capacity says")
-    row = 0
-    while row < count:
+    for row in range(count):
         if (
             flags[row] == 0
             and cells[C.R_KEY_LENGTH * capacity + row] >= 0
@@ -194,5 +191,4 @@ def tally_keys(
                 sketch[at + 4] = sketch[at + 4] + 1
             else:
                 sketch[at + 2] = sketch[at + 2] - weight
-        row = row + 1
     return 0

@@ -111,8 +111,7 @@ def hash_rows(
         raise ValueError("a table is smaller than its capacity says")
     source = buffer_access.bytes_in(body)
     size = len(body)
-    row = 0
-    while row < count:
+    for row in range(count):
         start = cells[C.R_KEY_START * capacity + row]
         length = cells[C.R_KEY_LENGTH * capacity + row]
         if length >= 0:
@@ -124,7 +123,6 @@ def hash_rows(
             start = cells[C.R_VALUE_START * capacity + row]
             if start < 0 or start > size - length:
                 return row
-        row = row + 1
     return count
 
 

@@ -37,8 +37,7 @@ def put_header_names(buf: Readable, p: int, count: int, out: Writable, o: int, e
     """`[name,name]`: the names of `count` headers at p, which the record walk has validated."""
     out[o] = 91
     o = o + 1
-    i = 0
-    while i < count:
+    for i in range(count):
         if i > 0:
             out[o] = 44
             o = o + 1
@@ -50,7 +49,6 @@ def put_header_names(buf: Readable, p: int, count: int, out: Writable, o: int, e
         p = skip_varint(buf, p)
         if length > 0:
             p = p + length
-        i = i + 1
     out[o] = 93
     return o + 1
 

@@ -22,8 +22,7 @@ def seal_small(
     if C.BATCH_WIDTH * table_capacity > len(table) or count > table_capacity or len(castagnoli) != 2048:
         raise ValueError("a table is smaller than its capacity says")
     left = 0
-    row = 0
-    while row < count:
+    for row in range(count):
         if table[C.VALID * table_capacity + row] == -1:
             start = table[C.CRC * table_capacity + row]
             size = table[C.SIZE * table_capacity + row]
@@ -35,7 +34,6 @@ def seal_small(
                 crc = castagnoli_of(out, start + 21, start + size, castagnoli)
                 batch_encode.put_int(buffer_access.room_in(out), start + 17, crc)
                 table[C.VALID * table_capacity + row] = 1
-        row = row + 1
     return left
 
 
@@ -50,8 +48,7 @@ def seal_large(
     """Compute the remaining checksums with a function that returns the CRC-32C of a buffer. view: of `out`, for slices."""
     if C.BATCH_WIDTH * table_capacity > len(table) or count > table_capacity:
         raise ValueError("a table is smaller than its capacity says")
-    row = 0
-    while row < count:
+    for row in range(count):
         if table[C.VALID * table_capacity + row] == -1:
             start = table[C.CRC * table_capacity + row]
             size = table[C.SIZE * table_capacity + row]
@@ -60,5 +57,4 @@ def seal_large(
             crc = castagnoli(view[start + 21 : start + size])
             batch_encode.put_int(buffer_access.room_in(out), start + 17, crc)
             table[C.VALID * table_capacity + row] = 1
-        row = row + 1
     return 0

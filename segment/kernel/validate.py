@@ -303,15 +303,13 @@ def examine_bodies(buf: Readable, stop: int, batches: Writable, capacity: int) -
     source = buffer_access.bytes_in(buf)
     table = buffer_access.table_in(batches)
     size_of_buf = len(buf)
-    row = 0
-    while row < stop:
+    for row in range(stop):
         start = table[C.POSITION * capacity + row]
         size = table[C.SIZE * capacity + row] - 61
         attributes = table[C.ATTRIBUTES * capacity + row]
         is_data = table[C.MAGIC * capacity + row] == 2 and not attributes & C.CONTROL_BIT
         if is_data and size >= 0 and 0 <= start <= size_of_buf - size - 61:
             table[C.BODY * capacity + row] = examined_body(source, start, size, table, capacity, row, stop)
-        row = row + 1
     return 0
 
 

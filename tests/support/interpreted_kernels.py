@@ -32,7 +32,7 @@ _FIRST = [
     "json_lines",
     "record_walk",
     "arrow_gather",
-    "json_lines",
+    "validate",
     "message_values",
     "message_reader",
     "message_json",
