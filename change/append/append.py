@@ -13,7 +13,7 @@ appended, or nothing.
 """
 
 import os
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import chain
@@ -24,8 +24,7 @@ from kseg.change.append.append_input import AppendInput
 from kseg.change.append.append_job import AppendJob, AppendResult
 from kseg.change.append.batching import Batcher, BatchRules, MadeBatch, Producer
 from kseg.change.append.dumps import Dumps
-from kseg.change.append.first_lines import Numbered, first_lines, start_offset
-from kseg.change.append.json_input import BadLine, json_rows
+from kseg.change.append.json_input import COUNTED, BadLine, Numbered, base_offset_of_file, json_rows
 from kseg.change.append.objections import Objections
 from kseg.change.append.options import AppendOptions
 from kseg.change.append.partition_writer import OpenPartition, PartitionWriter
@@ -166,7 +165,7 @@ def _taken(
     rows = json_rows(blocks)
     if options.dumps is not None:
         rows = Dumps(options.dumps, source.name, options.given_up).checked(rows)
-    first = first_lines(rows)
+    first = _first_lines(rows)
     job = _job(target, options, first, protection)
     try:
         for _ in job.take(chain(first, rows)):
@@ -190,6 +189,40 @@ def _job(
             raise UsageError(f"{target.path} is a partition of Kafka 0.7, which has no transactions")
         return Appending07(target, options, is_there, protection)
     return LogAppending(target, options, first, is_there, protection)
+
+
+def _first_lines(rows: Iterator[Numbered]) -> tuple[Numbered, ...]:
+    """The lines up to the first batch or record, which determines where a new partition begins."""
+    read = []
+    for numbered in rows:
+        read.append(numbered)
+        if numbered[1].get("type", "record") in COUNTED:
+            break
+    return tuple(read)
+
+
+def _start_offset(first: Iterable[Numbered], options: AppendOptions) -> int | None:
+    """Start offset of a new partition: the requested one, otherwise that of the segment or the record in the first line; None if neither
+    says it."""
+    if options.start_offset is not None:
+        return options.start_offset
+    for _, row in first:
+        if (
+            row.get("type", "record") not in COUNTED
+            or options.batches.keep_offsets is False
+            or "next_offset" in row
+        ):
+            continue
+        segment = base_offset_of_file(row)
+        # a batch in an old format has only its last offset, so its segment determines where it begins
+        offset = (
+            row.get("base_offset", row.get("offset"))
+            if row.get("magic", L.MAGIC_V2) == L.MAGIC_V2
+            else segment
+        )
+        if type(offset) is int and 0 <= offset <= L.INT64_MAX:
+            return offset if segment is None else min(segment, offset)
+    return None
 
 
 def _shown_name(target: PartitionTarget) -> str:
@@ -228,7 +261,7 @@ class LogAppending(AppendJob[PartitionWriter]):
     ) -> None:
         super().__init__(target, options, protection)
         now_ms = options.batches.now_ms
-        start = start_offset(first, options)
+        start = _start_offset(first, options)
         self._log_start_offset = start or 0
         self._taken = TakenUp(OpenPartition(self._log_start_offset, options.rolls, now_ms=now_ms))
         if is_there:
@@ -241,7 +274,6 @@ class LogAppending(AppendJob[PartitionWriter]):
             )
         self._partition = self._taken.partition
         self._first_offset = self._partition.next_offset
-        self._records = 0
         self._objections = Objections(target.path, options.topic, now_ms)
         self._latest_epoch = self._partition.latest_epoch
         leader_epoch = options.batches.leader_epoch
@@ -309,19 +341,13 @@ class LogAppending(AppendJob[PartitionWriter]):
             )
         self._latest_epoch = max(self._latest_epoch, leader_epoch)
 
+    @property
+    def ignored(self) -> Mapping[str, int]:
+        return self._batcher.ignored
+
     def result(self) -> AppendResult:
-        writer = self._writer
-        return AppendResult(
-            is_new=self.is_new,
-            records=self._records,
-            batches=self._batches,
-            bytes=0 if writer is None else writer.bytes_appended,
-            segments_rolled=0 if writer is None else writer.segments_rolled,
-            flushes=0 if writer is None else writer.flushes,
-            log_start_offset=self._log_start_offset,
-            first_offset=self._first_offset,
-            log_end_offset=self.log_end_offset,
-            lines_ignored=dict(self._batcher.ignored),
+        return replace(
+            super().result(),
             batches_left_out=self._batcher.left_out,
             timestamps_replaced=self._batcher.restamped,
             transaction_start_offset=self._transaction_start_offset,

@@ -8,10 +8,10 @@ given.
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kseg.change.append.append_guard import Protection
-from kseg.change.append.append_job import AppendJob, AppendResult
+from kseg.change.append.append_job import AppendJob
 from kseg.change.append.batching import BatchRules
 from kseg.change.append.json_input import BadLine, codec_of, record_line
 from kseg.change.append.json_input import Row as Line
@@ -124,6 +124,7 @@ class Appending07(AppendJob[Writer07]):
                 except UsageError as error:
                     raise BadLine(number, str(error)) from None
                 self._batches += 1
+                self._records += len(new.messages)
             yield
 
     def _open(self, protection: Protection | None) -> Writer07:
@@ -139,17 +140,6 @@ class Appending07(AppendJob[Writer07]):
             rehearses=protection is None,
         )
 
-    def result(self) -> AppendResult:
-        writer = self._writer
-        return AppendResult(
-            is_new=self.is_new,
-            records=0 if writer is None else writer.messages,
-            batches=self._batches,
-            bytes=0 if writer is None else writer.bytes_appended,
-            segments_rolled=0 if writer is None else writer.segments_rolled,
-            flushes=0 if writer is None else writer.flushes,
-            log_start_offset=self._log_start_offset,
-            first_offset=self._first_offset,
-            log_end_offset=self.log_end_offset,
-            lines_ignored=dict(self._sets.ignored),
-        )
+    @property
+    def ignored(self) -> Mapping[str, int]:
+        return self._sets.ignored

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, Generic, Protocol, TypeVar
 
 from kseg.change.append.append_guard import Protection
-from kseg.change.append.first_lines import Numbered
+from kseg.change.append.json_input import Numbered
 from kseg.change.append.options import AppendOptions
 from kseg.change.run.results import ChangeResult
 from kseg.segment.findings import Finding
@@ -73,7 +73,8 @@ class AppendJob(ABC, Generic[W]):
         self, target: PartitionTarget, options: AppendOptions, protection: Protection | None
     ) -> None:
         self._target, self._options, self._protection = target, options, protection
-        self._batches = 0
+        self._batches = self._records = 0
+        self._log_start_offset = self._first_offset = 0
         self._writer: W | None = None
 
     @property
@@ -89,9 +90,10 @@ class AppendJob(ABC, Generic[W]):
     def take(self, rows: Iterable[Numbered]) -> Iterator[None]:
         """Append everything, batch by batch. Raises BadLine for the first line that cannot be appended."""
 
+    @property
     @abstractmethod
-    def result(self) -> AppendResult:
-        """Counts of what was done; the caller adds the remaining fields."""
+    def ignored(self) -> Mapping[str, int]:
+        """The number of lines that are not used, by type."""
 
     @abstractmethod
     def _open(self, protection: Protection | None) -> W:
@@ -111,6 +113,22 @@ class AppendJob(ABC, Generic[W]):
     def kept_bytes(self) -> Sequence[int]:
         """Sizes of the files that are copied and then replaced."""
         return ()
+
+    def result(self) -> AppendResult:
+        """Counts of what was done; the caller adds the remaining fields."""
+        writer = self._writer
+        return AppendResult(
+            is_new=self.is_new,
+            records=self._records,
+            batches=self._batches,
+            bytes=0 if writer is None else writer.bytes_appended,
+            segments_rolled=0 if writer is None else writer.segments_rolled,
+            flushes=0 if writer is None else writer.flushes,
+            log_start_offset=self._log_start_offset,
+            first_offset=self._first_offset,
+            log_end_offset=self.log_end_offset,
+            lines_ignored=dict(self.ignored),
+        )
 
     def close(self) -> None:
         """Finish as a clean shutdown does; a partition without new batches stays as it was."""

@@ -10,8 +10,7 @@ failed or was killed, and the records that it lacks would be missing from the lo
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from kseg.change.append.first_lines import COUNTED, Numbered
-from kseg.change.append.json_input import Row
+from kseg.change.append.json_input import COUNTED, Numbered, Row
 from kseg.segment.counted import offsets_words
 from kseg.segment.errors import Refused
 from kseg.segment.findings import ERROR

@@ -27,7 +27,9 @@ from kseg.segment.state.control import ABORT, COMMIT, control_key, control_value
 from kseg.segment.values import dataclass
 
 Row = Mapping[str, Any]
+Numbered = tuple[int, Row]
 
+COUNTED = ("batch", "record")  # the types of lines that are appended
 MAX_LINE_BYTES = 1 << 30  # a value that fills the largest batch is not much longer with every byte escaped
 _SNAPSHOTS = (Role.METADATA_SNAPSHOT, Role.BOOTSTRAP_SNAPSHOT)
 _scan = json.JSONDecoder().raw_decode  # unlike `loads`, does not look for white space around every line
@@ -72,7 +74,7 @@ class BatchLine:
     source: tuple[object, object]
 
 
-def json_rows(blocks: Iterable[bytes]) -> Iterator[tuple[int, Row]]:
+def json_rows(blocks: Iterable[bytes]) -> Iterator[Numbered]:
     """(line number, object) of each line that is not empty. blocks: the bytes, cut anywhere. Raises BadLine."""
     number = 1
     begun: list[bytes] = []  # of a line whose end was not read yet
@@ -90,7 +92,7 @@ def json_rows(blocks: Iterable[bytes]) -> Iterator[tuple[int, Row]]:
     yield from _rows_of(b"".join(begun), number)
 
 
-def _rows_of(data: bytes, number: int) -> Iterator[tuple[int, Row]]:
+def _rows_of(data: bytes, number: int) -> Iterator[Numbered]:
     try:
         lines = data.decode("utf-8").split("\n")
     except UnicodeDecodeError as error:

@@ -22,6 +22,7 @@ import os
 from collections.abc import Sequence
 from itertools import chain
 from operator import le
+from typing import TypeVar
 
 from kseg.change.append.partition_writer import OpenPartition, OpenSegment, RollRules
 from kseg.segment import header_tables as C
@@ -48,6 +49,8 @@ from kseg.segment.values import dataclass
 
 _OLDER_FORMATS = " (--magic 1 or 0 writes an older format; 0.8 and 0.9 read v0 only)"
 _UNFINISHED = (FileState.CLEANED, FileState.SWAP)
+
+I = TypeVar("I", OffsetIndex, TimeIndex)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,39 +204,38 @@ def _content_of(segment: LogSegment) -> _Content:
 
 
 def _offset_index(segment: LogSegment, content: _Content, *, ignores_tail: bool) -> bytes:
-    path = segment.paths.get(Role.OFFSET_INDEX)
-    if path is None:
-        return b""
-    data = read_small(path)
-    index = OffsetIndex(data, segment.base_offset)
-    if ignores_tail and index.zero_tail_slots:
-        data = data[: len(index) * L.OFFSET_INDEX_ENTRY]
-        index = OffsetIndex(data, segment.base_offset)
+    data, index = _index(segment, Role.OFFSET_INDEX, OffsetIndex, L.OFFSET_INDEX_ENTRY, ignores_tail)
     problem = index.sanity_problem() or _tail_problem(index)
     if problem is None and index.entries:
         entry = index.last_entry
         if entry.position >= content.size_bytes or entry.offset >= content.end_offset:
             problem = f"its last entry is offset {entry.offset} at position {entry.position}, beyond the log"
     if problem is not None:
-        raise _refused(path, problem)
+        raise _refused(segment.paths[Role.OFFSET_INDEX], problem)
     return data
 
 
 def _time_index(segment: LogSegment, content: _Content, *, ignores_tail: bool) -> bytes:
-    path = segment.paths.get(Role.TIME_INDEX)
-    if path is None:  # brokers before 0.10 wrote none, later ones treat a missing one as empty
-        return b""
-    data = read_small(path)
-    index = TimeIndex(data, segment.base_offset)
-    if ignores_tail and index.zero_tail_slots:
-        data = data[: len(index) * L.TIME_INDEX_ENTRY]
-        index = TimeIndex(data, segment.base_offset)
+    data, index = _index(segment, Role.TIME_INDEX, TimeIndex, L.TIME_INDEX_ENTRY, ignores_tail)
     problem = _tail_problem(index) or index.sanity_problem()
     if problem is None and index.entries and index.last_entry.offset >= content.end_offset:
         problem = f"its last entry is offset {index.last_entry.offset}, beyond the log"
     if problem is not None:
-        raise _refused(path, problem)
+        raise _refused(segment.paths[Role.TIME_INDEX], problem)
     return data
+
+
+def _index(
+    segment: LogSegment, role: Role, kind: type[I], entry_bytes: int, ignores_tail: bool
+) -> tuple[bytes, I]:
+    """An index as stored and as read. A missing one is empty: brokers before 0.10 wrote no time index, and later ones take it for that."""
+    path = segment.paths.get(role)
+    data = b"" if path is None else read_small(path)
+    index = kind(data, segment.base_offset)
+    if ignores_tail and index.zero_tail_slots:
+        data = data[: len(index) * entry_bytes]
+        index = kind(data, segment.base_offset)
+    return data, index
 
 
 def _tail_problem(index: OffsetIndex | TimeIndex) -> str | None:

@@ -13,7 +13,9 @@ from kseg.change.apply.anchors import open_file, parent_of
 from kseg.change.apply.disk import DISK, closing
 from kseg.change.apply.file_operations import give_owner, remove_quietly, write_all
 from kseg.segment import unreadable
-from kseg.segment.errors import Refused
+from kseg.segment.errors import Refused, disk_words
+from kseg.segment.new_files import sync_directory, sync_file
+from kseg.segment.partition.names import Role, parse_file_name
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -155,3 +157,25 @@ def _give_owner_of_folder(name: str) -> None:
     folder = DISK.status(os.path.dirname(name) or os.curdir)
     if folder is not None and stat.S_ISDIR(folder.st_mode):
         give_owner(DISK, name, folder)
+
+
+def sync_files(directory: str) -> int:
+    """Sync every regular file of a directory (not of its subdirectories) that other processes wrote, and its entries.
+
+    Returns the number of files. The `.lock` of a data directory is skipped: closing it would release the lock. Raises Refused if
+    a file cannot be synced: then the directory must not be marked clean.
+    """
+    try:
+        with os.scandir(directory) as entries:
+            paths = [
+                entry.path
+                for entry in entries
+                if stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode)
+                and parse_file_name(entry.name).role is not Role.LOCK
+            ]
+    except OSError as error:
+        raise Refused(f"cannot sync {directory}: {error.strerror}{disk_words(error)}") from error
+    for path in paths:
+        sync_file(path)
+    sync_directory(directory)
+    return len(paths)

@@ -14,7 +14,7 @@ unsigned journal is carried out unless the disk proves that no byte is lost by i
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kseg.change.apply.journal_signature import new_nonce, signature
@@ -41,6 +41,7 @@ _OURS = (Role.LOCK, Role.KSEG_JOURNAL)
 LOG_ROLES = (Role.LOG, Role.KAFKA07_LOG)
 
 Line = Mapping[str, Any]
+Check = Callable[[object], None]  # raises ValueError or TypeError
 
 
 # --- as bytes
@@ -224,62 +225,20 @@ def _copy(line: Line) -> None:
 
 
 def _staged(line: Line) -> None:
-    for number, inode, size_bytes, mtime_ns, crc in _rows(line["files"], 5):
-        for count in (number, size_bytes):
-            _count(count)
-        _inode(inode)
-        _mtime(mtime_ns)
-        _crc(crc)
-    for name, inode in _rows(line["kept"], 2):
+    _rows(line["files"], _count, _inode, _count, _mtime, _crc)
+    _rows(line["kept"], check_name, _inode)
+    _rows(line["copied"], check_name, _crc)
+    _rows(line["tails"], _count, _crc)
+
+
+def _by_name(values: object, check: Check) -> None:
+    for name, value in _mapping(values).items():
         check_name(name)
-        _inode(inode)
-    for name, crc in _rows(line["copied"], 2):
-        check_name(name)
-        _crc(crc)
-    for number, crc in _rows(line["tails"], 2):
-        _count(number)
-        _crc(crc)
-
-
-def _kept(line: Line) -> None:
-    for name, crc in _mapping(line["kept"]).items():
-        check_name(name)
-        _crc(crc)
-
-
-def _create(line: Line) -> None:
-    check_name(line["name"])
-
-
-def _done_with_files(line: Line) -> None:
-    _files(line["files"])
-
-
-def _holders(line: Line) -> None:
-    for name, inode in _mapping(line["holders"]).items():
-        check_name(name)
-        _inode(inode)
+        check(value)
 
 
 def _nothing(_line: Line) -> None:
     return
-
-
-_LINES: dict[tuple[str, str], Callable[[Line], None]] = {
-    ("journal", PLAN): _plan,
-    ("journal", GUARD): _guard,
-    ("journal", COPY): _copies,
-    ("staged", COPY): _nothing,
-    ("copy", COPY): _copy,
-    ("done", COPY): _nothing,
-    ("staged", PLAN): _staged,
-    ("staged", GUARD): _kept,
-    ("create", GUARD): _create,
-    ("done", PLAN): _nothing,
-    ("done", GUARD): _done_with_files,
-    **{("undoing", kind): _holders for kind in (PLAN, GUARD, COPY)},
-    **{("undone", kind): _nothing for kind in (PLAN, GUARD, COPY)},
-}
 
 
 def check_name(name: object) -> None:
@@ -318,41 +277,47 @@ def _mapping(value: object) -> Mapping[str, Any]:
     return value
 
 
-def _rows(value: object, length: int) -> Iterator[Sequence[Any]]:
+def _rows(value: object, *checks: Check) -> None:
+    """A list of rows with a value for each of the checks."""
     for row in listed(value):
-        if not isinstance(row, list) or len(row) != length:
-            raise ValueError(f"a row does not have {length} values")
-        yield row
+        if not isinstance(row, list) or len(row) != len(checks):
+            raise ValueError(f"a row does not have {len(checks)} values")
+        for check, each in zip(checks, row, strict=True):
+            check(each)
 
 
 def _files(value: object) -> None:
-    names = set()
-    for name, size_bytes, mtime_ns, inode in _rows(value, 4):
-        check_name(name)
-        _count(size_bytes)
-        _mtime(mtime_ns)
-        _inode(inode)
-        if name in names:
-            raise ValueError("a file occurs twice")
-        names.add(name)
+    _rows(value, check_name, _count, _mtime, _inode)
+    names = [row[0] for row in listed(value)]
+    if len({*names}) < len(names):
+        raise ValueError("a file occurs twice")
 
 
-def _number(value: object, least: int, most: int, what: str) -> None:
-    if type(value) is not int or not least <= value <= most:
-        raise ValueError(f"{what} is invalid")
+def _number(least: int, most: int, what: str) -> Check:
+    def check(value: object) -> None:
+        if type(value) is not int or not least <= value <= most:
+            raise ValueError(f"{what} is invalid")
+
+    return check
 
 
-def _count(value: object) -> None:
-    _number(value, 0, (1 << 63) - 1, "a count of bytes or steps")
+_count = _number(0, (1 << 63) - 1, "a count of bytes or steps")
+_mtime = _number(-(1 << 63), (1 << 63) - 1, "a time")
+_inode = _number(0, (1 << 64) - 1, "an inode")
+_crc = _number(0, (1 << 32) - 1, "a checksum")
 
-
-def _mtime(value: object) -> None:
-    _number(value, -(1 << 63), (1 << 63) - 1, "a time")
-
-
-def _inode(value: object) -> None:
-    _number(value, 0, (1 << 64) - 1, "an inode")
-
-
-def _crc(value: object) -> None:
-    _number(value, 0, (1 << 32) - 1, "a checksum")
+_LINES: dict[tuple[str, str], Callable[[Line], None]] = {
+    ("journal", PLAN): _plan,
+    ("journal", GUARD): _guard,
+    ("journal", COPY): _copies,
+    ("staged", COPY): _nothing,
+    ("copy", COPY): _copy,
+    ("done", COPY): _nothing,
+    ("staged", PLAN): _staged,
+    ("staged", GUARD): lambda line: _by_name(line["kept"], _crc),
+    ("create", GUARD): lambda line: check_name(line["name"]),
+    ("done", PLAN): _nothing,
+    ("done", GUARD): lambda line: _files(line["files"]),
+    **{("undoing", kind): lambda line: _by_name(line["holders"], _inode) for kind in (PLAN, GUARD, COPY)},
+    **{("undone", kind): _nothing for kind in (PLAN, GUARD, COPY)},
+}

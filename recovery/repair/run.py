@@ -129,7 +129,7 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
             yield Row(self._close_single_segments(log_dir, opening, {directory_of(file) for file in files}))
 
     def _close_single_segments(self, log_dir: str, opening: str, directories: set[str]) -> Values:
-        from kseg.change.apply.sync import sync_files
+        from kseg.change.apply.append_files import sync_files
 
         outcomes = [outcome for each in directories for outcome in self._of_segments.get(each, ())]
         marker = self._markers[log_dir]
@@ -270,7 +270,7 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
 
     def _sync_partitions(self, log_dir: str) -> None:
         """The marker of a clean shutdown must not reach the disk before what it vouches for."""
-        from kseg.change.apply.sync import sync_files
+        from kseg.change.apply.append_files import sync_files
 
         for directory in self._directories.get(log_dir, ()):
             sync_files(directory)
