@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import itertools
 import shutil
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -37,10 +36,14 @@ QUICK = QuickDisk()
 NAMES = ("replace", "truncate", "swap", "cleaner", "ring", "side files")
 
 
+def contents(directory: Path) -> dict[str, tuple[bytes, int]]:
+    return {name: (file.content, file.mode) for name, file in held(directory).items()}
+
+
 def planned_end(case: Case, tmp_path: Path) -> dict[str, tuple[bytes, int]]:
     directory = case.lay(tmp_path / "applied")
     apply_plan(case.plan(directory), journal_id="x", disk=QUICK)
-    return {name: (file.content, file.mode) for name, file in held(directory).items()}
+    return contents(directory)
 
 
 def whole_files(plan: Plan) -> set[str]:
@@ -51,10 +54,6 @@ def whole_files(plan: Plan) -> set[str]:
         for name, token in progress.end.items()
         if isinstance(token, str) and progress.end_size(token) == progress.inputs[token].size_bytes
     }
-
-
-def contents(directory: Path) -> dict[str, tuple[bytes, int]]:
-    return {name: (file.content, file.mode) for name, file in held(directory).items()}
 
 
 @pytest.mark.parametrize("hard_link", [False, True])
@@ -98,20 +97,12 @@ def test_copy_overwrites_no_existing_file(tmp_path: Path) -> None:
     assert refusal.value.exit_status == 4
 
 
-def _into_itself(directory: Path) -> Path:
-    return directory
-
-
-def _a_file(directory: Path) -> Path:
-    return directory / LOG
-
-
-@pytest.mark.parametrize("where", [_into_itself, _a_file])
-def test_copy_into_the_input_is_refused(where: Callable[[Path], Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", [".", LOG], ids=["into itself", "a file"])
+def test_copy_into_the_input_is_refused(where: str, tmp_path: Path) -> None:
     directory = CASES["swap"].lay(tmp_path)
     plan = CASES["swap"].plan(directory)
     with unchanged(directory), pytest.raises(Refused):
-        write_copy(plan, str(where(directory)), disk=QUICK)
+        write_copy(plan, str(directory / where), disk=QUICK)
 
 
 def test_inputs_changed_during_the_copy_are_refused(tmp_path: Path) -> None:

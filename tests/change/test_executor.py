@@ -212,48 +212,37 @@ def test_two_hard_links_of_one_file_can_be_renamed_to_each_other(tmp_path: Path)
 # --- what is refused
 
 
-def _grow(directory: Path) -> None:
-    (directory / LOG).write_bytes(PARTITION[LOG] + b"more")
-
-
-def _touch(directory: Path) -> None:
-    os.utime(directory / LOG, ns=(T0_NS + 1, T0_NS + 1))
-
-
 def _replace(directory: Path) -> None:
     copy = directory / "copy"
     shutil.copy2(directory / LOG, copy)
     copy.replace(directory / LOG)
 
 
-def _add(directory: Path) -> None:
-    (directory / f"{77:020}.log").write_bytes(b"")
+MEDDLING: dict[str, Callable[[Path], object]] = {
+    "grow": lambda directory: (directory / LOG).write_bytes(PARTITION[LOG] + b"more"),
+    "touch": lambda directory: os.utime(directory / LOG, ns=(T0_NS + 1, T0_NS + 1)),
+    "replace": _replace,
+    "add": lambda directory: (directory / f"{77:020}.log").touch(),
+    "remove": lambda directory: (directory / EPOCHS).unlink(),
+}
 
 
-def _remove(directory: Path) -> None:
-    (directory / EPOCHS).unlink()
-
-
-@pytest.mark.parametrize("meddle", [_grow, _touch, _replace, _add, _remove])
-def test_inputs_that_changed_since_planning_are_refused(
-    meddle: Callable[[Path], None], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("how", MEDDLING)
+def test_inputs_that_changed_since_planning_are_refused(how: str, tmp_path: Path) -> None:
     directory = CASES["replace"].lay(tmp_path)
     plan = CASES["replace"].plan(directory)
-    meddle(directory)
+    MEDDLING[how](directory)
     start = held(directory)
     with pytest.raises(Refused, match="changed since planning"):
         apply_plan(plan, journal_id=ID, disk=QUICK)
     assert held(directory) == start and not (directory / ".kseg").exists()
 
 
-@pytest.mark.parametrize("meddle", [_grow, _touch, _add, _remove])
-def test_undo_that_would_discard_later_changes_is_refused(
-    meddle: Callable[[Path], None], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("how", ["grow", "touch", "add", "remove"])
+def test_undo_that_would_discard_later_changes_is_refused(how: str, tmp_path: Path) -> None:
     directory = CASES["swap"].lay(tmp_path)
     applied = carry_out(CASES["swap"], directory)
-    meddle(directory)
+    MEDDLING[how](directory)
     end = held(directory)
     with pytest.raises(Refused, match="changed since recover was here") as refusal:
         undo(place(applied), QUICK)
@@ -261,13 +250,11 @@ def test_undo_that_would_discard_later_changes_is_refused(
     assert held(directory) == end
 
 
-@pytest.mark.parametrize("meddle", [_grow, _add])
-def test_unfinished_change_with_altered_files_is_left_alone(
-    meddle: Callable[[Path], None], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("how", ["grow", "add"])
+def test_unfinished_change_with_altered_files_is_left_alone(how: str, tmp_path: Path) -> None:
     directory = CASES["side files"].lay(tmp_path)
     stopped_in_the_middle(CASES["side files"], directory)
-    meddle(directory)
+    MEDDLING[how](directory)
     now = held(directory)
     for way in (finish, undo):
         (journal,) = half_done(str(directory))

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pytest
+
 from tests.support.paths import ROOT
 
 PACKAGE = "kseg.segment.kernel"
@@ -110,6 +112,17 @@ def kernels() -> dict[str, ModuleType]:
         for name, module in kept.items():
             sys.modules[f"{PACKAGE}.{name}"] = module
             setattr(package, name, module)
+
+
+def variants(kernel: ModuleType) -> list[Any]:
+    """Parameters of a test: a kernel as plain Python with ordinary buffers, and as it is installed, if that is compiled."""
+    name = kernel.__name__.rpartition(".")[2]
+    spec = importlib.util.spec_from_file_location(f"{name}_interpreted", HOME / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    interpreted = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(interpreted)
+    installed = [] if str(kernel.__file__).endswith(".py") else [pytest.param(kernel, id="compiled")]
+    return [pytest.param(interpreted, id="interpreted"), *installed]
 
 
 def compiled() -> dict[str, ModuleType]:

@@ -15,58 +15,31 @@ from tests.support import trees
 from tests.support.append_helpers import Appended
 
 
-def damage_tail(directory: Path) -> None:
-    log = max(directory.glob("*.log"))
-    log.write_bytes(log.read_bytes()[:-3])
+def without_last_bytes(path: Path, number: int) -> None:
+    path.write_bytes(path.read_bytes()[:-number])
 
 
-def damage_index(directory: Path) -> None:
-    index = max(directory.glob("*.index"))
-    index.write_bytes(index.read_bytes() + bytes(800))
+def with_more(path: Path, data: bytes) -> None:
+    path.write_bytes(path.read_bytes() + data)
 
 
-def damage_time_index(directory: Path) -> None:
-    index = max(directory.glob("*.timeindex"))
-    index.write_bytes(index.read_bytes() + struct.pack(">qi", 2**60, 2**30))
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "tail": lambda directory: without_last_bytes(max(directory.glob("*.log")), 3),
+    "index": lambda directory: with_more(max(directory.glob("*.index")), bytes(800)),
+    "time index": lambda directory: with_more(
+        max(directory.glob("*.timeindex")), struct.pack(">qi", 2**60, 2**30)
+    ),
+    "snapshot": lambda directory: without_last_bytes(max(directory.glob("*.snapshot")), 1),
+    "swap": lambda directory: (directory / f"{0:020d}.log.swap").touch(),
+    "missing": lambda directory: min(directory.glob("*.index")).unlink(),
+    "epochs": lambda directory: (directory / "leader-epoch-checkpoint").write_bytes(b"0\n1\nnonsense\n"),
+    "beyond": lambda directory: max(directory.glob("*.snapshot")).rename(directory / f"{9999:020d}.snapshot"),
+}
 
 
-def damage_snapshot(directory: Path) -> None:
-    snapshot = max(directory.glob("*.snapshot"))
-    snapshot.write_bytes(snapshot.read_bytes()[:-1])
-
-
-def damage_swap(directory: Path) -> None:
-    (directory / f"{0:020d}.log.swap").write_bytes(b"")
-
-
-def damage_missing(directory: Path) -> None:
-    min(directory.glob("*.index")).unlink()
-
-
-def damage_epochs(directory: Path) -> None:
-    (directory / "leader-epoch-checkpoint").write_bytes(b"0\n1\nnonsense\n")
-
-
-def damage_beyond(directory: Path) -> None:
-    newest = max(directory.glob("*.snapshot"))
-    newest.rename(directory / f"{9999:020d}.snapshot")
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        damage_tail,
-        damage_index,
-        damage_time_index,
-        damage_snapshot,
-        damage_swap,
-        damage_missing,
-        damage_epochs,
-        damage_beyond,
-    ],
-)
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_append_refuses_a_partition_that_does_not_load_cleanly(
-    tmp_path: Path, appended: Appended, damage: Callable[[Path], None]
+    tmp_path: Path, appended: Appended, damage: Callable[[Path], object]
 ) -> None:
     target = healthy.partition(tmp_path / "damaged-0")
     damage(target)

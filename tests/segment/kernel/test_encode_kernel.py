@@ -1,8 +1,6 @@
 """The record encoder: one test class for the compiled module and for its interpreted source."""
 
-import importlib.util
 from array import array
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -10,24 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kseg.segment.kernel import encode
+from tests.support.interpreted_kernels import variants
 from tests.support.reference_decoder import number, records_of
 
-SOURCE = Path(encode.__file__).with_name("encode.py")
 INT64 = st.integers(min_value=-(2**63), max_value=2**63 - 1)
 
 
-def interpreted() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("encode_interpreted", SOURCE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-KERNELS = [pytest.param(interpreted(), id="interpreted")]
-if not encode.__file__.endswith(".py"):
-    KERNELS.append(pytest.param(encode, id="compiled"))
+KERNELS = variants(encode)
 
 
 def varint(kernel: ModuleType, value: int) -> bytes:

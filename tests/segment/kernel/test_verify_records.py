@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 from array import array
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -15,25 +13,14 @@ from kseg.segment import header_tables as C
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel import verify_records
+from tests.support.interpreted_kernels import variants
 
-SOURCE = Path(verify_records.__file__).with_name("verify_records.py")
 INT64 = st.integers(min_value=-(2**63), max_value=2**63 - 1)
 SMALL = st.integers(min_value=-3, max_value=40)
 
 
-def interpreted() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("check_interpreted", SOURCE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-PLAIN = interpreted()
-KERNELS = [pytest.param(PLAIN, id="interpreted")]
-if not verify_records.__file__.endswith(".py"):
-    KERNELS.append(pytest.param(verify_records, id="compiled"))
+KERNELS = variants(verify_records)
+PLAIN = KERNELS[0].values[0]
 
 
 def table_of(rows: list[list[int]]) -> Columns:

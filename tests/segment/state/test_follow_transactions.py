@@ -100,18 +100,24 @@ def test_compiled_and_interpreted_kernels_agree_on_transactions(
     both(run)
 
 
+def damaged_bytes(decoder: Decoder, data: st.DataObject) -> bytes:
+    """The bytes of a log with a few of them changed."""
+    content = bytearray(decoder.view)
+    for _ in range(data.draw(st.integers(0, 4))):
+        if content:
+            content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    return bytes(content)
+
+
 @given(disordered(), st.data())
 def test_compiled_and_interpreted_kernels_agree_on_damaged_markers(
     log: list[NewBatch], data: st.DataObject
 ) -> None:
     decoder, table = table_of(log)
-    content = bytearray(decoder.view)
-    for _ in range(data.draw(st.integers(0, 4))):
-        if content:
-            content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    content = damaged_bytes(decoder, data)
 
     def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> Any:
-        return followed_rows(kernel, wrap, bytes(content), table, 0, open_room=4)
+        return followed_rows(kernel, wrap, content, table, 0, open_room=4)
 
     both(run)
 
@@ -121,17 +127,14 @@ def test_all_control_batches_except_ordinary_markers_are_to_be_read(
     log: list[NewBatch], data: st.DataObject
 ) -> None:
     decoder, table = table_of(log)
-    content = bytearray(decoder.view)
-    for _ in range(data.draw(st.integers(0, 4))):
-        if content:
-            content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    damaged = Decoder(bytes(content), capacity=16)
+    content = damaged_bytes(decoder, data)
+    damaged = Decoder(content, capacity=16)
 
     def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> list[int]:
         rows, row = [], -1
         while (
             row := kernel["follow_producers"].next_control(
-                wrap(bytes(content)), wrap(table.cells), table.capacity, row + 1, table.count
+                wrap(content), wrap(table.cells), table.capacity, row + 1, table.count
             )
         ) < table.count:
             rows.append(row)
