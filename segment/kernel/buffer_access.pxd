@@ -82,8 +82,6 @@ cdef inline long long add_long(long long left, long long right) noexcept:
 
 cdef inline Py_ssize_t put(unsigned char* out, Py_ssize_t o, const unsigned char* text, Py_ssize_t n) noexcept:
     cdef Py_ssize_t i
-    i = 0
-    while i < n:
+    for i in range(n):
         out[o + i] = text[i]
-        i = i + 1
     return o + n

@@ -6,6 +6,8 @@ that is added when the segment is closed. An entry that breaks a rule raises For
 """
 
 import struct
+from abc import ABC, abstractmethod
+from typing import ClassVar
 
 from kseg.segment import layout as L
 from kseg.segment.errors import FormatError
@@ -27,35 +29,57 @@ def _relative(offset: int, base_offset: int) -> int:
     return L.as_int64(offset - base_offset)
 
 
-class OffsetIndexBuilder:
-    """An offset index being written. max_bytes: Kafka's segment.index.bytes; whole slots of it are usable.
+class _IndexBuilder(ABC):
+    """The common part of both builders: slots in the format of the file. max_bytes: Kafka's segment.index.bytes; whole slots of it are
+    usable. entries: written so far."""
 
-    entries: written so far. last_offset: of the last entry, the base offset while there is none.
-    """
+    _SLOT: ClassVar[struct.Struct]
 
     def __init__(self, base_offset: int, max_bytes: int = L.DEFAULT_SEGMENT_INDEX_BYTES) -> None:
         self.base_offset = base_offset
-        self.max_entries = max_bytes // L.OFFSET_INDEX_ENTRY
-        self.last_offset = base_offset
+        self.max_entries = max_bytes // self._SLOT.size
         self._data = bytearray()
 
     def resume(self, data: bytes) -> None:
         """Continue after the entries of a valid file of whole slots without a zero tail."""
         self._data.clear()
-        self.extend(data, len(data) // L.OFFSET_INDEX_ENTRY)
+        self.extend(data, len(data) // self._SLOT.size)
 
     def extend(self, slots: bytes | bytearray, count: int) -> None:
-        """Add the first `count` slots as stored in a file, each of which `append` would accept."""
+        """Add the first `count` slots as stored in a file, each of which the builder would accept as an entry."""
         if count:
-            end = count * L.OFFSET_INDEX_ENTRY
+            end = count * self._SLOT.size
             self._data += slots[:end]
-            self.last_offset = L.as_int64(
-                self.base_offset + _OFFSET_SLOT.unpack_from(slots, end - _OFFSET_SLOT.size)[0]
-            )
+            self._note_last(*self._SLOT.unpack_from(slots, end - self._SLOT.size))
+
+    @abstractmethod
+    def _note_last(self, first: int, second: int, /) -> None:
+        """Take over the fields of the last slot."""
+
+    def _absolute(self, relative: int) -> int:
+        return L.as_int64(self.base_offset + relative)
 
     @property
     def entries(self) -> int:
-        return len(self._data) // L.OFFSET_INDEX_ENTRY
+        return len(self._data) // self._SLOT.size
+
+    def to_bytes(self, *, preallocate: bool = False) -> bytes:
+        """The file. preallocate: with its full size and a zero tail, as of an active segment."""
+        tail = self._SLOT.size * self.max_entries - len(self._data) if preallocate else 0
+        return bytes(self._data) + bytes(max(0, tail))
+
+
+class OffsetIndexBuilder(_IndexBuilder):
+    """An offset index being written. last_offset: of the last entry, the base offset while there is none."""
+
+    _SLOT = _OFFSET_SLOT
+
+    def __init__(self, base_offset: int, max_bytes: int = L.DEFAULT_SEGMENT_INDEX_BYTES) -> None:
+        super().__init__(base_offset, max_bytes)
+        self.last_offset = base_offset
+
+    def _note_last(self, relative: int, position: int) -> None:
+        self.last_offset = self._absolute(relative)
 
     @property
     def is_full(self) -> bool:
@@ -73,38 +97,18 @@ class OffsetIndexBuilder:
         self._data += _OFFSET_SLOT.pack(_relative(offset, self.base_offset), position)
         self.last_offset = offset
 
-    def to_bytes(self, *, preallocate: bool = False) -> bytes:
-        """The file. preallocate: with its full size and a zero tail, as of an active segment."""
-        tail = L.OFFSET_INDEX_ENTRY * self.max_entries - len(self._data) if preallocate else 0
-        return bytes(self._data) + bytes(max(0, tail))
 
+class TimeIndexBuilder(_IndexBuilder):
+    """A time index being written. last_entry: the last one written, (-1, base offset) while there is none."""
 
-class TimeIndexBuilder:
-    """A time index being written. max_bytes, entries: as for the offset index. last_entry: the last one written,
-    (-1, base offset) while there is none."""
+    _SLOT = TIME_SLOT
 
     def __init__(self, base_offset: int, max_bytes: int = L.DEFAULT_SEGMENT_INDEX_BYTES) -> None:
-        self.base_offset = base_offset
-        self.max_entries = max_bytes // L.TIME_INDEX_ENTRY
+        super().__init__(base_offset, max_bytes)
         self.last_entry = TimeIndexEntry(L.NO_TIMESTAMP, base_offset)
-        self._data = bytearray()
 
-    def resume(self, data: bytes) -> None:
-        """See the offset index."""
-        self._data.clear()
-        self.extend(data, len(data) // L.TIME_INDEX_ENTRY)
-
-    def extend(self, slots: bytes | bytearray, count: int) -> None:
-        """See the offset index."""
-        if count:
-            end = count * L.TIME_INDEX_ENTRY
-            self._data += slots[:end]
-            timestamp_ms, relative = TIME_SLOT.unpack_from(slots, end - TIME_SLOT.size)
-            self.last_entry = TimeIndexEntry(timestamp_ms, L.as_int64(self.base_offset + relative))
-
-    @property
-    def entries(self) -> int:
-        return len(self._data) // L.TIME_INDEX_ENTRY
+    def _note_last(self, timestamp_ms: int, relative: int) -> None:
+        self.last_entry = TimeIndexEntry(timestamp_ms, self._absolute(relative))
 
     @property
     def is_full(self) -> bool:
@@ -132,8 +136,3 @@ class TimeIndexBuilder:
         self._data += TIME_SLOT.pack(timestamp_ms, _relative(offset, self.base_offset))
         self.last_entry = TimeIndexEntry(timestamp_ms, offset)
         return True
-
-    def to_bytes(self, *, preallocate: bool = False) -> bytes:
-        """The file. preallocate: with its full size and a zero tail, as of an active segment."""
-        tail = L.TIME_INDEX_ENTRY * self.max_entries - len(self._data) if preallocate else 0
-        return bytes(self._data) + bytes(max(0, tail))
