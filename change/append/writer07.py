@@ -24,8 +24,6 @@ from kseg.segment.new_files import ensure_directory, sync_directory
 from kseg.segment.partition.names import segment_file_name
 from kseg.segment.values import dataclass
 
-DEFAULT_FILE_BYTES = 1024 * 1024 * 1024  # 0.7's log.file.size
-
 
 @dataclass(frozen=True, slots=True)
 class MessageSet07:
@@ -58,13 +56,13 @@ class Writer07:
     def __init__(
         self,
         directory: str,
-        files: Sequence[File07] = (),
+        files: Sequence[File07],
         *,
-        start_offset: int = 0,
-        roll_bytes: int = DEFAULT_FILE_BYTES,
-        flush: FlushRules | None = None,
-        announce: Callable[[str], None] | None = None,
-        rehearses: bool = False,
+        start_offset: int,
+        roll_bytes: int,
+        flush: FlushRules,
+        announce: Callable[[str], None] | None,
+        rehearses: bool,
     ) -> None:
         self.directory = directory
         self.end_offset = files[-1].end_offset if files else start_offset
@@ -73,7 +71,7 @@ class Writer07:
         self.bytes_appended = 0
         self._roll_bytes = roll_bytes
         self._announce = announce
-        self._unflushed = FlushCounter(flush or FlushRules(), 0)
+        self._unflushed = FlushCounter(flush, 0)
         self._rehearses = rehearses
         if not rehearses:
             ensure_directory(directory)

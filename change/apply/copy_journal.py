@@ -38,12 +38,12 @@ from kseg.segment.errors import Refused
 _Row = tuple[str, int, int, int]
 
 
-def clear_begun(output: str, disk: Disk = DISK) -> list[str]:
+def clear_begun(output: str) -> list[str]:
     """Remove what killed runs left of an output that was never completed; returns the removed paths. Raises OSError."""
     output = os.path.abspath(output)
-    made = missing_parents(output, disk)
+    made = missing_parents(output, DISK)
     return (
-        BegunOutput(made[-1], JournalLocation(output, "", in_log_dir=True)).clear_others(disk) if made else []
+        BegunOutput(made[-1], JournalLocation(output, "", in_log_dir=True)).clear_others(DISK) if made else []
     )
 
 

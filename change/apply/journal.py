@@ -200,10 +200,10 @@ def is_there(location: JournalLocation, disk: Disk) -> bool:
         raise cannot_read(location.journal, error) from error
 
 
-def last_change_ns(journal: Journal, disk: Disk = DISK) -> int:
+def last_change_ns(journal: Journal) -> int:
     """When its last line was written. Raises UnreadableInput when that cannot be determined."""
     try:
-        status = disk.status(journal.path)
+        status = DISK.status(journal.path)
     except OSError as error:
         raise cannot_read(journal.path, error) from error
     return 0 if status is None else status.st_mtime_ns

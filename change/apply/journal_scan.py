@@ -31,13 +31,13 @@ def journals_in(directory: str, disk: Disk = DISK) -> list[Journal]:
     return [read_journal(location, disk) for location in locations_in(directory, disk)]
 
 
-def id_after(run_id: str, directories: Iterable[str], disk: Disk = DISK) -> str:
+def id_after(run_id: str, directories: Iterable[str]) -> str:
     """The id for a run that changes `directories`: `run_id`, or, if the clock has been set back since the newest run there, one that
     follows it. Runs are undone in the order of their ids. What cannot be listed is left to the change itself to report."""
     newest = ""
     for directory in filter(_may_have_journals, directories):
         with suppress(KsegError):
-            newest = max((newest, *(each.id[:ID_TIME] for each in locations_in(directory, disk))))
+            newest = max((newest, *(each.id[:ID_TIME] for each in locations_in(directory))))
     try:
         return run_id if newest < run_id[:ID_TIME] else f"{next_id_time(newest)}{run_id[ID_TIME:]}"
     except ValueError:  # not an id that kseg made
@@ -151,18 +151,18 @@ def location_of(path: str) -> JournalLocation | None:
     return None
 
 
-def _location_elsewhere(home: str, disk: Disk = DISK) -> JournalLocation:
+def _location_elsewhere(home: str) -> JournalLocation:
     """The location of the journal at this path, which names its directory. Raises Refused."""
     journal_id = os.path.basename(os.path.dirname(home)).removeprefix("kseg-")
     try:
-        lines = decoded(whole_lines(disk, os.path.join(home, JOURNAL_FILE)), journal_id)
+        lines = decoded(whole_lines(DISK, os.path.join(home, JOURNAL_FILE)), journal_id)
         directory = str(lines[0]["directory"])
     except (OSError, ValueError, IndexError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         more = ": mount what it lies on" if isinstance(error, FileNotFoundError) else ""
         raise Refused(f"{home} has no valid kseg journal: {reason}{more}") from None
     location = location_for(directory, journal_id)
-    if as_pointed(location, disk).home != home:
+    if as_pointed(location, DISK).home != home:
         raise Refused(
             f"{os.path.join(home, JOURNAL_FILE)} is the journal of {directory}, which does not point to it"
         )

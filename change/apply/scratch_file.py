@@ -14,7 +14,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from kseg.change.apply.disk import DISK, Disk
+from kseg.change.apply.disk import DISK
 from kseg.change.apply.file_operations import copy, remove_quietly, write_all
 from kseg.change.plan.content import Made
 from kseg.segment.crc import crc32c
@@ -34,10 +34,9 @@ class ScratchFile:
     that of temporary files. Raises Refused if it cannot be created or written.
     """
 
-    def __init__(self, directory: str | None, disk: Disk = DISK, *, name: str | None = None) -> None:
+    def __init__(self, directory: str | None, *, name: str | None = None) -> None:
         """name: of the new file in `directory`, if it needs one."""
         self._where = directory or "the directory for temporary files"
-        self._disk = disk
         self._name = None if name is None else os.path.join(self._where, name)
         self._map: mmap.mmap | None = None
         self._source = -1
@@ -46,20 +45,20 @@ class ScratchFile:
         self.crc = 0
         try:
             self._where = temporary_directory() if directory is None else directory
-            self._descriptor = _nameless(self._where) if self._name is None else disk.create(self._name)
+            self._descriptor = _nameless(self._where) if self._name is None else DISK.create(self._name)
         except OSError as error:
             raise self._refused(error, 0) from error
 
     @classmethod
-    def found(cls, path: str, size_bytes: int, crc: int, disk: Disk = DISK) -> Self:
+    def found(cls, path: str, size_bytes: int, crc: int) -> Self:
         """A file that another process has written and left. Raises Refused when it is missing or changed."""
         self = cls.__new__(cls)
-        self._where, self._disk, self._name = os.path.dirname(path), disk, path
+        self._where, self._name = os.path.dirname(path), path
         self._map, self._source, self._source_path = None, -1, ""
         self._descriptor = -1
         self.size_bytes, self.crc = size_bytes, crc
         try:
-            self._descriptor = disk.open_to_write(path)
+            self._descriptor = DISK.open_to_write(path)
             if os.fstat(self._descriptor).st_size != size_bytes:
                 raise OSError(errno.EIO, "it has another size than what was written")
         except OSError as error:
@@ -71,7 +70,7 @@ class ScratchFile:
         """Sync and close a named file for the process that will find it. Raises Refused."""
         self._name = None
         try:
-            self._disk.sync(self._descriptor)
+            DISK.sync(self._descriptor)
         except OSError as error:
             raise self._refused(error, 0) from error
         self.close()
@@ -79,7 +78,7 @@ class ScratchFile:
     def write(self, data: "Buffer") -> None:
         """Add `data` at the end."""
         try:
-            write_all(self._disk, self._descriptor, data, self.size_bytes)
+            write_all(DISK, self._descriptor, data, self.size_bytes)
         except OSError as error:
             raise self._refused(error, memoryview(data).nbytes) from error
         self._count(memoryview(data))
@@ -92,7 +91,7 @@ class ScratchFile:
         """Add a range of the file `path`, whose bytes are those of `view`."""
         try:
             self._open(path)
-            copy(self._disk, self._source, position, length, self._descriptor, self.size_bytes)
+            copy(DISK, self._source, position, length, self._descriptor, self.size_bytes)
         except OSError as error:
             raise self._refused(error, length) from error
         self._count(view[position : position + length])
@@ -110,13 +109,13 @@ class ScratchFile:
             if path.startswith(_OPEN_FILES):
                 self._source = os.dup(int(path.removeprefix(_OPEN_FILES)))
             else:
-                self._source = self._disk.open_to_read(path)
+                self._source = DISK.open_to_read(path)
             self._source_path = path
 
     def release(self) -> None:
         """Close the file that was last copied from."""
         if self._source >= 0:
-            self._disk.close(self._source)
+            DISK.close(self._source)
         self._source, self._source_path = -1, ""
 
     def _count(self, data: memoryview) -> None:
@@ -147,11 +146,11 @@ class ScratchFile:
         self.release()
         self._map = None  # lives as long as views of it
         if self._descriptor >= 0:
-            self._disk.close(self._descriptor)
+            DISK.close(self._descriptor)
             self._descriptor = -1
         if self._name is not None:
             with suppress(OSError):
-                remove_quietly(self._disk, self._name)
+                remove_quietly(DISK, self._name)
             self._name = None
 
     def __enter__(self) -> Self:

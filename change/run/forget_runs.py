@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 
 from kseg.change.apply.append_undo import kept_path
-from kseg.change.apply.disk import DISK, Disk
+from kseg.change.apply.disk import DISK
 from kseg.change.apply.file_operations import has_checksum, remove_if_empty
 from kseg.change.apply.journal import Journal, JournalState, spend_journals
 from kseg.change.apply.journal_lines import COPY, PLAN
@@ -41,7 +41,7 @@ def forget_runs(path: str, apply: bool, follow_links: bool = False) -> Iterator[
                 row = _forgotten(run, True)
                 for journal in run.journals:
                     with claimed_by_command(journal.location.directory, follow_links):
-                        _forget(journal, DISK)
+                        _forget(journal)
                 yield Row(row)
     except KsegError as error:
         yield Failure(path, str(error), error.exit_status)
@@ -70,7 +70,7 @@ def _check_forgettable(journal: Journal, run: ChangeRun) -> None:
             f"{journal.path} can only be forgotten together with {whole.path}: kseg undo --forget {whole.location.directory}"
         )
     try:
-        _check_kept(journal, DISK)
+        _check_kept(journal)
     except (KeyError, ValueError, TypeError, FormatError) as error:
         raise Refused(f"{journal.path} is not a valid kseg journal: {error}") from error
     except OSError as error:
@@ -90,41 +90,41 @@ def _whole_of(location: JournalLocation, run: ChangeRun) -> Journal | None:
     return None
 
 
-def _check_kept(journal: Journal, disk: Disk) -> None:
+def _check_kept(journal: Journal) -> None:
     """Raises Refused if a file that would be removed is not the one that the journal keeps, and so has another origin. Raises
     OSError, ValueError, KeyError, TypeError and FormatError for a journal that cannot be followed."""
-    location, inodes, sums = journal.location, _kept_inodes(journal, disk), _kept_sums(journal, disk)
-    for path in all_files(journal, disk):
+    location, inodes, sums = journal.location, _kept_inodes(journal), _kept_sums(journal)
+    for path in all_files(journal):
         if path == location.journal:
             continue
-        status = disk.file_status(path)
+        status = DISK.file_status(path)
         is_kept = status is not None and (
-            status.st_ino in inodes or (path in sums and has_checksum(path, status.st_size, sums[path], disk))
+            status.st_ino in inodes or (path in sums and has_checksum(path, status.st_size, sums[path], DISK))
         )
         if not is_kept:
             raise Refused(f"{path} is not what {journal.path} says it keeps; inspect it, and move it away")
 
 
-def _kept_inodes(journal: Journal, disk: Disk) -> set[int]:
+def _kept_inodes(journal: Journal) -> set[int]:
     """The files beside a journal: those that the change removed, and those that copies replaced."""
     if journal.kind == PLAN:
-        staged = change_of(journal, disk).staged
+        staged = change_of(journal, DISK).staged
         return set() if staged is None else {*staged.kept.values()}
     if journal.kind == COPY:
         return {int(row[3]) for line in journal.lines if line["type"] == "copy" for row in line["over"]}
     return set()
 
 
-def _kept_sums(journal: Journal, disk: Disk) -> dict[str, int]:
+def _kept_sums(journal: Journal) -> dict[str, int]:
     """CRC-32C of copies that the change kept, by path."""
     location = journal.location
     if journal.kind == COPY:
         return {}
-    elsewhere = journal.elsewhere(disk)
+    elsewhere = journal.elsewhere(DISK)
     if journal.kind != PLAN:
         kept = (journal.line("staged") or {}).get("kept", {})
         return {kept_path(location, elsewhere, str(name)): int(crc) for name, crc in kept.items()}
-    change = change_of(journal, disk)
+    change = change_of(journal, DISK)
     if change.staged is None:
         return {}
     found = (
@@ -139,22 +139,22 @@ def _kept_sums(journal: Journal, disk: Disk) -> dict[str, int]:
     return found
 
 
-def _forget(journal: Journal, disk: Disk) -> None:
+def _forget(journal: Journal) -> None:
     """Remove a journal with all that belongs to it. Needs the claim. Raises Refused."""
     location = journal.location
     try:
-        _check_kept(journal, disk)
-        status = disk.status(location.directory)
-        elsewhere = journal.elsewhere(disk)
+        _check_kept(journal)
+        status = DISK.status(location.directory)
+        elsewhere = journal.elsewhere(DISK)
         with quarantine_open(journal, elsewhere) as is_there:
             if is_there and elsewhere is not None:
-                for name in disk.names(elsewhere):
+                for name in DISK.names(elsewhere):
                     if os.path.join(elsewhere, name) != location.journal:
-                        disk.unlink(os.path.join(elsewhere, name))
+                        DISK.unlink(os.path.join(elsewhere, name))
         for path in () if elsewhere is None else (elsewhere, os.path.dirname(elsewhere)):
-            remove_if_empty(disk, path)
-        spend_journals([journal], disk)
-        discard(location, disk, None if status is None else status.st_mtime_ns)
+            remove_if_empty(DISK, path)
+        spend_journals([journal], DISK)
+        discard(location, DISK, None if status is None else status.st_mtime_ns)
     except OSError as error:
         raise Refused(
             f"cannot forget {journal.path}: {error.strerror}; repeat the command to continue"

@@ -75,25 +75,25 @@ def _not_written(output: str, error: OSError) -> Refused:
     return Refused(f"cannot write {where}: {error.strerror}; no copy was written")
 
 
-def end_copies(location: JournalLocation, is_complete: bool, disk: Disk = DISK) -> None:
+def end_copies(location: JournalLocation, is_complete: bool) -> None:
     """After the last copy. An incomplete run without any copy leaves nothing behind. Raises Refused."""
     from kseg.change.apply.undo import undo
 
-    journal = read_journal(location, disk)
+    journal = read_journal(location)
     if not is_complete:
         if all(line["type"] != "copy" for line in journal.lines):
-            undo(location, disk)
+            undo(location)
         return
     try:
         with claimed(location.directory):
-            append(journal, {"type": "done"}, disk)
+            append(journal, {"type": "done"}, DISK)
     except OSError as error:
         raise Refused(
             f"cannot write {location.journal}: {error.strerror}; {half_done_sentence(journal)}"
         ) from error
 
 
-def unfinished_sentence(location: JournalLocation, disk: Disk = DISK) -> str:
+def unfinished_sentence(location: JournalLocation) -> str:
     """How to continue when some of the copies exist; empty when none does. Raises UnreadableInput."""
-    journal = read_journal(location, disk)
+    journal = read_journal(location)
     return half_done_sentence(journal) if any(line["type"] == "copy" for line in journal.lines) else ""

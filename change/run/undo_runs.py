@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import NamedTuple
 
-from kseg.change.apply.disk import DISK, Disk
+from kseg.change.apply.disk import DISK
 from kseg.change.apply.journal import Journal, JournalState, has_traces, last_change_ns, read_journal
 from kseg.change.apply.journal_location import ID_TIME
 from kseg.change.apply.journal_scan import journals_in, location_of
@@ -380,15 +380,15 @@ def list_runs(path: str) -> Iterator[Event]:
 # --- forgetting
 
 
-def all_files(journal: Journal, disk: Disk = DISK) -> list[str]:
+def all_files(journal: Journal) -> list[str]:
     """All files of a journal, also those elsewhere: the journal itself, and what is kept for an undo. Raises UnreadableInput."""
     try:
-        found = list(journal.location.files(disk))
+        found = list(journal.location.files(DISK))
         with suppress(FormatError, Refused):
-            elsewhere = journal.elsewhere(disk)
+            elsewhere = journal.elsewhere(DISK)
             with quarantine_open(journal, elsewhere) as is_there:
                 if is_there and elsewhere is not None:
-                    found += [os.path.join(elsewhere, name) for name in disk.names(elsewhere)]
+                    found += [os.path.join(elsewhere, name) for name in DISK.names(elsewhere)]
     except OSError as error:
         raise cannot_read(journal.path, error) from error
     return list(dict.fromkeys(found))
