@@ -115,7 +115,7 @@ def _rehearsed(
         job = yield from _taken(target, options, source, source.blocks(), None)
         job.close()
     except BadLine as error:
-        raise source.blamed(error) from None
+        raise BadLine(error.number, error.why, source.name) from None
     yield from job.findings
     return job
 

@@ -10,7 +10,6 @@ import stat
 from collections.abc import Iterator
 from typing import Self
 
-from kseg.change.append.json_input import BadLine
 from kseg.change.apply.scratch_file import ScratchFile
 from kseg.jobs.events import Advance
 from kseg.segment.crc import crc32c
@@ -110,10 +109,6 @@ class AppendInput:
         if news:
             self._bytes_told = self.size_bytes
             yield Advance(self.path, news)
-
-    def blamed(self, error: BadLine) -> BadLine:
-        """The error with the name of this input."""
-        return BadLine(error.number, error.why, self.name)
 
     def _keep(self, kept: ScratchFile, block: bytes) -> None:
         try:

@@ -35,10 +35,8 @@ TRANSACTION_WIDTH = 16
 (E_PRODUCER, E_EPOCH, E_FIRST, E_LAST, E_TIMESTAMP, E_MARKER, E_IS_ABORT) = range(7)
 ENDED_WIDTH = 7
 
-S_LAST, S_ENDED = range(
-    2
-)  # last offset of the newest batch of magic 2; rows in the table of ended transactions
-S_TRANSACTIONS_WIDTH = 2
+# last offset of the newest batch of magic 2; rows in the table of ended transactions
+S_LAST, S_ENDED = range(2)
 
 
 def follow_transactions(

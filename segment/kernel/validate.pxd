@@ -3,6 +3,9 @@ from kseg.segment cimport header_tables as C
 from kseg.segment.kernel cimport buffer_access
 
 @cython.locals(packed=cython.longlong, length=cython.longlong)
+cdef inline Py_ssize_t field_end(const unsigned char* body, Py_ssize_t p, Py_ssize_t end) noexcept
+
+@cython.locals(packed=cython.longlong, length=cython.longlong)
 cdef Py_ssize_t headers_end(const unsigned char* body, Py_ssize_t p, Py_ssize_t end, long long count) noexcept
 
 @cython.locals(count=cython.longlong, base=cython.longlong, base_time=cython.longlong, greatest=cython.longlong, limit=cython.longlong, most=cython.longlong, former=cython.longlong, reached=cython.longlong, packed=cython.longlong, size=cython.longlong, delta=cython.longlong, end=cython.Py_ssize_t, raw=cython.longlong, shift=cython.int, byte=cython.int, part=cython.longlong)

@@ -24,6 +24,16 @@ if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
 
 
+def field_end(body: Readable, p: int, end: int) -> int:
+    """Position after a key or value at p; −1 if it does not fit."""
+    packed = buffer_access.varint(body, p, end)
+    length = packed >> 4
+    p = p + (packed & 15)
+    if packed == 0 or length > end - p:
+        return -1
+    return p + length if length > 0 else p
+
+
 def headers_end(body: Readable, p: int, end: int, count: int) -> int:
     """Position after `count` headers at p; −1 if they are not valid."""
     while count > 0:
@@ -32,14 +42,9 @@ def headers_end(body: Readable, p: int, end: int, count: int) -> int:
         p = p + (packed & 15)
         if packed == 0 or length < 0 or length > end - p:
             return -1
-        p = p + length
-        packed = buffer_access.varint(body, p, end)
-        length = packed >> 4
-        p = p + (packed & 15)
-        if packed == 0 or length > end - p:
+        p = field_end(body, p + length, end)
+        if p < 0:
             return -1
-        if length > 0:
-            p = p + length
         count = count - 1
     return p
 
@@ -88,21 +93,12 @@ def body_is_sound(body: Readable, p: int, body_end: int, batches: Readable, capa
             return 0
         former = delta
 
-        packed = buffer_access.varint(body, p, end)
-        p = p + (packed & 15)
-        size = packed >> 4
-        if packed == 0 or size > end - p:
+        p = field_end(body, p, end)
+        if p < 0:
             return 0
-        if size > 0:
-            p = p + size
-
-        packed = buffer_access.varint(body, p, end)
-        p = p + (packed & 15)
-        size = packed >> 4
-        if packed == 0 or size > end - p:
+        p = field_end(body, p, end)
+        if p < 0:
             return 0
-        if size > 0:
-            p = p + size
 
         packed = buffer_access.varint(body, p, end)
         p = p + (packed & 15)

@@ -17,7 +17,7 @@ links is preferred for output. A directory that cannot be listed is reported, ne
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import field
 
 from kseg.segment.errors import UnreadableInput, cannot_read
@@ -155,7 +155,7 @@ class _Walk:
         self._seen.add(identity)
         found = _Found()
         partitions, others, nested = list[str](), list[str](), list[str]()
-        for child in _links_last(glance.directories):
+        for child in sorted(glance.directories, key=lambda entry: (entry.is_symlink(), entry.name)):
             below = self._child(child, level + 1, found.unreadable)
             if below.is_partition and partition_name(child.name):
                 partitions.append(child.name)
@@ -202,10 +202,6 @@ class _Walk:
         status = places.stat(link)
         is_seen = (status.st_dev, status.st_ino) in self._seen
         return is_seen or glance.has_partition_files or glance.has_log_dir_files
-
-
-def _links_last(directories: Sequence[places.DirEntry]) -> Iterator[places.DirEntry]:
-    yield from sorted(directories, key=lambda entry: (entry.is_symlink(), entry.name))
 
 
 def is_partition_directory(path: str) -> bool:

@@ -337,16 +337,13 @@ def _of_log_directory(directory: LogDirectory, wish: _Wish) -> Iterator[Target]:
     for child in directory.partitions:
         if not wish.accepts(child.partition):
             continue
-        if _is_marked_for_deletion(child.partition) and wish.expansion is not Expansion.INVENTORY:
+        is_marked = child.partition is not None and child.partition.state is PartitionState.DELETE
+        if is_marked and wish.expansion is not Expansion.INVENTORY:
             wish.passed_over.append(child.path)
         else:
             if child.is_link:
                 wish.links.append(child.path)
             yield PartitionTarget(child.path, directory.path)
-
-
-def _is_marked_for_deletion(name: PartitionName | None) -> bool:
-    return name is not None and name.state is PartitionState.DELETE
 
 
 def _of_partition(directory: PartitionDirectory, wish: _Wish, log_dir: str | None) -> Iterator[Target]:
