@@ -140,14 +140,11 @@ def test_planted_journal_place_changes_nothing_outside(
     assert contents(outside) == before
 
 
-@pytest.mark.parametrize("kind", ["link", "pipe", "directory", "device", "large", "deep"])
-def test_planted_journal_that_is_not_a_regular_file_is_not_followed(
-    kind: str, partition: Path, outside: Path
-) -> None:
-    folder = plant(partition, header(partition))
-    path = folder / "journal.jsonl"
-    path.unlink()
+def put_odd_file(kind: str, path: Path, outside: Path) -> None:
+    """Put something at a path that is not a file as kseg or a broker writes it."""
     match kind:
+        case "dangling":
+            path.symlink_to(outside / "made")
         case "link":
             path.symlink_to(outside / "passwd")
         case "pipe":
@@ -161,6 +158,16 @@ def test_planted_journal_that_is_not_a_regular_file_is_not_followed(
                 file.truncate(1 << 30)
         case _:
             path.write_bytes(b"[" * 1_000_000 + b"\n")
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "directory", "device", "large", "deep"])
+def test_planted_journal_that_is_not_a_regular_file_is_not_followed(
+    kind: str, partition: Path, outside: Path
+) -> None:
+    folder = plant(partition, header(partition))
+    path = folder / "journal.jsonl"
+    path.unlink()
+    put_odd_file(kind, path, outside)
     before = contents(outside)
     assert len(every_command(partition)) == 3
     (finding,) = half_done_findings(str(partition))
@@ -345,17 +352,7 @@ def test_linked_partition_is_not_claimed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["dangling", "link", "pipe", "directory", "device"])
 def test_lock_that_is_not_a_regular_file_is_refused(kind: str, tmp_path: Path, outside: Path) -> None:
     path = tmp_path / ".lock"
-    match kind:
-        case "dangling":
-            path.symlink_to(outside / "made")
-        case "link":
-            path.symlink_to(outside / "passwd")
-        case "pipe":
-            os.mkfifo(path)
-        case "directory":
-            path.mkdir()
-        case _:
-            path.symlink_to("/dev/null")
+    put_odd_file(kind, path, outside)
     before = contents(outside)
     with (
         pytest.raises(Refused, match=r"cannot lock .*\.lock: it is (a link|not a regular file)"),

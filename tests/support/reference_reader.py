@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import google_crc32c
 
 from kseg.segment.model import Batch, Record
+from tests.support.reference_decoder import records_of
 
 _V2 = struct.Struct(">qiibIhiqqqhii")
 
@@ -75,35 +76,10 @@ def _message(position: int, offset: int, entry: bytes) -> Batch:
 def records(batch: Batch, data: bytes) -> list[Record]:
     """The records of an uncompressed magic 2 batch, without headers."""
     assert batch.magic == 2 and batch.codec == 0
-    found = []
-    position = batch.position + 61
-    for _ in range(batch.count or 0):
-        length, body = _varint(data, position)
-        position = body + length
-        timestamp_delta, cursor = _varint(data, body + 1)
-        offset_delta, cursor = _varint(data, cursor)
-        key, cursor = _bytes(data, cursor)
-        value, _ = _bytes(data, cursor)
-        timestamp_ms = batch.base_timestamp_ms + timestamp_delta
-        if batch.timestamp_type == "LogAppendTime":
-            timestamp_ms = batch.max_timestamp_ms
-        found.append(Record(batch.base_offset + offset_delta, timestamp_ms, key, value))
-    return found
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), position
-
-
-def _bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
-    length, position = _varint(data, position)
-    if length < 0:
-        return None, position
-    return data[position : position + length], position + length
+    body = data[batch.position + 61 : batch.position + batch.size_bytes]
+    found = records_of(body, batch.count or 0, batch.base_offset, batch.base_timestamp_ms)
+    append_ms = batch.max_timestamp_ms if batch.timestamp_type == "LogAppendTime" else None
+    return [
+        Record(each.offset, each.timestamp_ms if append_ms is None else append_ms, each.key, each.value)
+        for each in found
+    ]
