@@ -71,14 +71,12 @@ def log_dirs_behind(targets: Sequence[Target]) -> Iterator[str]:
             yield from filter(is_log_directory, log_dirs_around(target)[1:])
 
 
-@contextmanager
-def locked(log_dirs: Iterable[str]) -> Iterator[None]:
+def locked(log_dirs: Iterable[str]) -> AbstractContextManager[None]:
     """Hold the locks of several data directories, all or none; those this process holds already stay as they are.
 
     Raises Refused with the directory if a broker is running on one of them or its lock cannot be created.
     """
-    with locked_files(map(lock_path, log_dirs)):
-        yield
+    return locked_files(map(lock_path, log_dirs))
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from errno import ENOENT
 
 from kseg.change.apply.copy_journal import clear_begun
@@ -138,7 +138,10 @@ def _journals_at(path: str) -> list[JournalLocation]:
     if status is None:
         raise UnreadableInput(f"cannot read {path}: {os.strerror(ENOENT)}")
     if not is_directory:
-        raise UnreadableInput(f"{path} is not a kseg journal{_journal_of_its_directory(path)}")
+        # as after `recover FILE`
+        words = "what was changed in its directory is undone with"
+        more = _also_undone(path, lambda each: each.state is not JournalState.ABANDONED, words)
+        raise UnreadableInput(f"{path} is not a kseg journal{more}")
     directory = path.rstrip(os.sep) or path
     if os.path.basename(directory) == KSEG_DIRECTORY:
         directory = os.path.dirname(directory) or os.curdir
@@ -158,37 +161,20 @@ def _journals_at(path: str) -> list[JournalLocation]:
             f"{path} contains {len(journals)} journals; name one of them, the newest first: {journals[-1].path}"
         )
     if not journals and not abandoned:
-        raise UnreadableInput(f"{path} contains no kseg journal{_journal_of_copies(directory)}")
+        words = "it was copied with others, which are removed together with"
+        more = _also_undone(directory, lambda each: each.kind == COPY, words)
+        raise UnreadableInput(f"{path} contains no kseg journal{more}")
     return [*abandoned, *(journal.location for journal in journals)]
 
 
-def _journal_of_its_directory(file: str) -> str:
-    """The end of a sentence about a file that is no journal: the directory whose change can be undone, as after `recover FILE`."""
-    around = os.path.dirname(file) or os.curdir
-    there = any(each.state is not JournalState.ABANDONED for each in _journals_or_none(around))
-    return (
-        f"; what was changed in its directory is undone with: kseg undo {shell_quoted(around)}"
-        if there
-        else ""
-    )
-
-
-def _journal_of_copies(directory: str) -> str:
-    """The end of a sentence about a directory without a journal: the output of which it is a part."""
-    around = os.path.dirname(directory) or os.curdir
-    is_copy = any(each.kind == COPY for each in _journals_or_none(around))
-    return (
-        f"; it was copied with others, which are removed together with: kseg undo {shell_quoted(around)}"
-        if is_copy
-        else ""
-    )
-
-
-def _journals_or_none(directory: str) -> list[Journal]:
+def _also_undone(path: str, is_meant: Callable[[Journal], bool], words: str) -> str:
+    """The end of a sentence about a path without a journal: what to undo instead, if the directory around it has such a journal."""
+    around = os.path.dirname(path) or os.curdir
     try:
-        return journals_in(directory)
+        is_there = any(map(is_meant, journals_in(around)))
     except KsegError:
-        return []
+        is_there = False
+    return f"; {words}: kseg undo {shell_quoted(around)}" if is_there else ""
 
 
 def _status(path: str, *, follow: bool) -> os.stat_result | None:

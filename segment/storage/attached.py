@@ -165,8 +165,7 @@ def _attach_tiered(path: str) -> None:
         root = os.path.dirname(root)
     else:
         raise FileNotFoundError(2, os.strerror(2), path)
-    from kseg.segment.storage.local_folder import LocalFolder
-    from kseg.segment.storage.tiered_storage import TieredStorage
+    from kseg.segment.storage.tiered_storage import LocalFolder, TieredStorage
 
     below = located(root) or (LocalFolder(root), "")
     _origins[TIERED + root] = TieredStorage(*below)
