@@ -4,7 +4,8 @@
 A broker serves a remote segment only if `__remote_log_metadata` has it, and never copies one below the end of what was copied. It answers
 OFFSET_OUT_OF_RANGE in the gap, though the objects may be in the store (observed with 4.3.1). What a partition says counts only where all of
 `__remote_log_metadata` is here, and no other node may lead it with later records. A log start below the first remote segment proves nothing
-while there is any segment: its checkpoint is a minute old, and a broker that becomes leader raises it.
+while there is any segment: its checkpoint is a minute old, and a broker that becomes leader raises it. It raises it to a segment whose
+deletion was not finished as well, and deletes that segment afterwards: the log start may stay in the gap until the next start (observed).
 
 And logs with tiered storage that end before what was copied from them, as when a power failure took the end of a log whose segments had
 been uploaded, or an older copy of a log was put in its place. A broker that leads with such a log continues at its end: nobody gets the
@@ -119,16 +120,23 @@ def _gaps_of(path: str, known: "Mapping[PartitionKey, RemotePartition]") -> Iter
     partition = known.get((topic_id, name.partition))
     lineage = [(each.epoch, each.start_offset) for each in history.entries]
     readable = [] if partition is None else partition.readable(lineage)
-    if readable:
-        start = max(start, readable[0][0])
-    elif partition is not None:
-        return
+    if partition is not None:
+        listed = partition.listed_start(lineage)
+        if listed is None or not readable:
+            return
+        start = max(start, listed)
     for first, last in minus([(start, end - 1)], readable):
+        stuck = ""
+        if readable and first == start:
+            stuck = (
+                f". A broker may leave the log start at {first}, where a copy or a deletion was not finished: consumers that begin at the earliest "
+                f"offset get nothing until it is raised, with kseg retain --log-start-offset {last + 1} or DeleteRecords"
+            )
         yield Finding(
             "remote-gap",
             path,
             f"offsets {first} to {last} are below the local log, and no record of __remote_log_metadata has "
-            f"them in remote storage: consumers that reach these {counted(last + 1 - first, 'offset')} are reset",
+            f"them in remote storage: consumers that reach these {counted(last + 1 - first, 'offset')} are reset{stuck}",
             first_offset=first,
             last_offset=last,
         )

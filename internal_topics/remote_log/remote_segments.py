@@ -142,6 +142,15 @@ class RemotePartition:
                 begins[epoch] = min(begin, begins.get(epoch, begin))
         return tuple(sorted(begins.items()))
 
+    def listed_start(self, lineage: Lineage) -> int | None:
+        """The offset to which a broker that becomes leader raises the log start, unless it is higher already: also that of a segment whose
+        upload or deletion was not finished, which nothing serves (Kafka: RemoteLogManager.findLogStartOffset). None if there are none."""
+        for epoch, _ in lineage:
+            starts = [each.start for each in self.segments.values() if epoch in dict(each.leader_epochs)]
+            if starts:
+                return min(starts)
+        return None
+
     def is_read(self, segment_id: str) -> bool:
         """Whether any offset is served from a segment."""
         return any(segment_id in begins.values() for begins in self._epochs.values())
