@@ -126,6 +126,11 @@ def out_of_the_way(copy: str) -> tuple[str, str]:
     )
 
 
+def elect_command(server: str) -> str:
+    """server: HOST:PORT of a broker."""
+    return f"kafka-leader-election.sh --bootstrap-server {server} --election-type preferred --all-topic-partitions"
+
+
 def link_to_mount(path: str) -> NextStep:
     """The step for a partition directory that is a mount point."""
     goal = _outside(path)

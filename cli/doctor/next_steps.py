@@ -190,7 +190,7 @@ def _of_several_nodes(situation: Situation) -> Iterator[NextStep]:
     else:
         yield from take_apart(identities, situation.obstacles.in_the_way)
         yield from _coordinators_before_start(situation)
-        yield from start_in_order(replicas)
+        yield from start_in_order(replicas, situation.leaderless)
 
 
 def _repairs(situation: Situation, advice: str) -> Iterator[NextStep]:

@@ -13,6 +13,7 @@ from kseg.cli.doctor.next_step import (
     ANY_SERVER,
     NextStep,
     copy_command,
+    elect_command,
     find_copies_command,
     further_replicas,
     lack_of_room,
@@ -162,20 +163,23 @@ def _has_order(out_of_sync: Sequence[tuple[str, ReplicaBehind]]) -> bool:
     return -1 not in later and later.isdisjoint(each.node for _, each in out_of_sync)
 
 
-def start_in_order(replicas: Replicas) -> Iterator[NextStep]:
-    """The step that prevents unclean elections, which no repair can."""
+def start_in_order(replicas: Replicas, leaderless: Collection[str]) -> Iterator[NextStep]:
+    """The step that prevents unclean elections, which no repair can. leaderless: the partitions whose possible leaders have lost their
+    log dirs: the first that starts does not lead before an election, or the start of another broker (observed with 4.3.1)."""
     found = replicas.out_of_sync
     if not found or not _has_order(found):
         return
     first, later = (
         sorted({*nodes}) for nodes in zip(*((each.node, each.own_node) for _, each in found), strict=True)
     )
-    topic = os.path.basename(os.path.normpath(found[0][0])).rpartition("-")[0]
+    names = [os.path.basename(os.path.normpath(path)) for path, _ in found]
+    topic = names[0].rpartition("-")[0]
+    election = "" if {*names}.isdisjoint(leaderless) else f"{elect_command(ANY_SERVER)}; "
     yield NextStep(
-        f"Start {_nodes(first)} before {_nodes(later)}, and wait until {'it leads' if len(first) == 1 else 'they lead'}: "
+        f"Start {_nodes(first)} before {_nodes(later)}, {'elect leaders, ' if election else ''}and wait until {'it leads' if len(first) == 1 else 'they lead'}: "
         f"{counted(len(found), 'replica')} of topics that allow unclean elections would lead with {'a log that ends' if len(found) == 1 else 'logs that end'} earlier. "
         "This tells who leads.",
-        f"kafka-topics.sh --bootstrap-server {ANY_SERVER} --describe --topic {shell_word(topic)}",
+        f"{election}kafka-topics.sh --bootstrap-server {ANY_SERVER} --describe --topic {shell_word(topic)}",
         is_due=False,
     )
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 
-from kseg.cli.doctor.next_step import NextStep, likewise, move_out
+from kseg.cli.doctor.next_step import NextStep, elect_command, likewise, move_out
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
 from kseg.internal_topics.metadata.replica_directories import has_segment
@@ -177,6 +177,6 @@ def elect_leaders(names: Sequence[str], server: str) -> Iterator[NextStep]:
             f"Once the broker runs, elect a leader for {shown_path(listed(names, _LISTED))}. The metadata log assigns {them} to a log dir that its node no "
             f"longer has. A broker that starts reports where {they_are} now, but that leads to no election: {they_have} no leader until another broker "
             "starts or leaders are balanced (every five minutes, with auto.leader.rebalance.enable).",
-            f"kafka-leader-election.sh --bootstrap-server {server} --election-type preferred --all-topic-partitions",
+            elect_command(server),
             is_due=False,
         )

@@ -111,8 +111,11 @@ def test_partition_whose_leaders_have_all_lost_their_log_dirs_is_elected_a_leade
     # where unclean elections are allowed, one that was killed and starts again leads
     names = ["orders-0"] if killed == BROKERS else ["clicks-0", "orders-0"]
     assert leaderless() == dict.fromkeys(BROKERS if killed == BROKERS else (3,), names)
-    (why,) = [row["why"] for row in cluster.asked("doctor") if "-election-type" in row.get("command", "")]
-    assert f"elect a leader for {', '.join(names)}. " in why
+    *in_order, step = [row for row in cluster.asked("doctor") if "-election-type" in row.get("command", "")]
+    assert f"elect a leader for {', '.join(names)}. " in step["why"]
+    # started alone, node 3 led only after the election
+    begin = "Start node 3 before node 1, node 2, elect leaders, and wait until it leads: "
+    assert [row["why"][: len(begin)] for row in in_order] == [begin][: "clicks-0" in names]
 
 
 @pytest.mark.evidence("damaged-replica")
