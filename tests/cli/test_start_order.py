@@ -15,7 +15,7 @@ def steps_of(*found: tuple[str, str, int, int]) -> tuple[list[str], list[str]]:
         about = ReplicaBehind(other, node, 5, 9, Lack.OUT_OF_SYNC, own_node)
         assert replicas.takes(Finding("unclean-election-ahead", path, "", diagnosis=about))
     copies = [step.command for step in replace_behind(replicas)]
-    return copies, [step.why.partition(":")[0] for step in start_in_order(replicas)]
+    return copies, [step.why.partition(":")[0] for step in start_in_order(replicas, ())]
 
 
 def copied(source: str, path: str) -> str:
