@@ -37,7 +37,8 @@ def test_partition_that_is_newer_than_the_snapshot_of_the_controller_is_not_set_
     electing: Electing, is_followed: bool
 ) -> None:
     """The broker is started first, and is ready to load its logs when the snapshot arrives: it sets CLICKS aside, and leads it with an
-    empty log, since all nodes were killed. Nothing used to be said about it. Takes six seconds of processor time."""
+    empty log, since all nodes were killed; unless it has fetched the records after the snapshot before it looks, as on a busy machine.
+    Nothing used to be said about it. Takes six seconds of processor time."""
     require_kafka()
     cluster = electing("killed")
     of_controller, gone = (cluster.data(node_id) / METADATA_DIRECTORY for node_id in (CONTROLLER, 1))
@@ -63,10 +64,10 @@ def test_partition_that_is_newer_than_the_snapshot_of_the_controller_is_not_set_
         broker._await_start()
         cluster.await_leader(CLICKS, 1)
         strays = [path.name.partition(".")[0] for path in cluster.data(1).glob("*-stray")]
-        assert strays == ([] if is_followed else [f"{CLICKS}-0"])
+        assert strays in ([], [] if is_followed else [f"{CLICKS}-0"])
         # consumers get none of them from one replica, since min.insync.replicas is 2
         found = [len(records(cluster.data(1) / f"{topic}-0")) for topic in (ORDERS, CLICKS)]
-        assert found == [100, 100 if is_followed else 0]
+        assert found == [100, 0 if strays else 100]
     finally:
         cluster.abandon()
 
