@@ -51,9 +51,8 @@ class PartitionReplay:
         snapshot = snapshot_in_memory(log, is_running=is_running)
         self.state_from = self.start_offset if snapshot is None else snapshot[0]
         self.state = self.whole if snapshot is None else TransactionReplay(*snapshot)
-        self._last_start: tuple[str, int, int] | None = (
-            None  # of `started_ms`: the segment's path, the offset, the position
-        )
+        # of `started_ms`: the segment's path, the offset, the position
+        self._last_start: tuple[str, int, int] | None = None
 
     def ended(self, only_state: bool = False) -> Iterator[Columns | Finding]:
         """Tables of completed transactions (columns `E_…` of `kernel.follow_transactions`), valid until the next, and the damage between
@@ -89,9 +88,8 @@ class PartitionReplay:
             position = segment.start_for(first_offset)
             if self._last_start is not None:
                 path, offset, found = self._last_start
-                position = (
-                    max(position, found) if path == segment.path and offset <= first_offset else position
-                )
+                if path == segment.path and offset <= first_offset:
+                    position = max(position, found)
             for batch in segment.reaching(first_offset, position):
                 self._last_start = segment.path, first_offset, batch.position
                 return batch.base_timestamp_ms if batch.base_offset <= first_offset else None
